@@ -11,6 +11,8 @@ from functools import cache
 
 from tidefold.installation import error_table
 
+WireError = tuple[str, str, str, str]
+
 
 class TidefoldError(Exception):
     """Root of every error that tidefold raises on purpose.
@@ -56,9 +58,6 @@ def _next_steps() -> Mapping[str, str]:
 
 def _rebuild(kind: type[TidefoldError], code: str, message: str, hint: str | None) -> TidefoldError:
     return kind(code, message, hint=hint)
-
-
-WireError = tuple[str, str, str, str]
 
 
 def to_wire(error: TidefoldError) -> WireError:

@@ -17,6 +17,25 @@ from airflow import __version__ as AIRFLOW
 from tidefold.errors import RefusedError
 
 OLDEST = "3.0.6"
+_EXCEPTIONS = ("airflow.sdk.exceptions", "airflow.exceptions")
+# Where the names are, newest first; a trailing None: an older Airflow does not have it.
+_PLACES: Mapping[str, tuple[str | None, ...]] = {
+    "AirflowException": _EXCEPTIONS,
+    "AirflowFailException": _EXCEPTIONS,
+    "AirflowNotFoundException": _EXCEPTIONS,
+    "AirflowSkipException": _EXCEPTIONS,
+    "DownstreamTasksSkipped": _EXCEPTIONS,
+    "TaskDeferred": _EXCEPTIONS,
+    "TaskAwaitingInput": ("airflow.sdk.exceptions", None),
+    "CronDataIntervalTimetable": ("airflow.sdk", "airflow.timetables.interval"),
+    "BaseHook": ("airflow.sdk.bases.hook", "airflow.hooks.base"),
+    "AsyncCallback": ("airflow.sdk.definitions.callback", "airflow.sdk.definitions.deadline", None),
+    "DeadlineAlert": ("airflow.sdk.definitions.deadline", None),
+    "DeadlineReference": ("airflow.sdk.definitions.deadline", None),
+    "DagBag": ("airflow.dag_processing.dagbag", "airflow.models.dagbag"),
+    "upsert_hitl_detail": ("airflow.sdk.execution_time.hitl", None),
+    "TriggerRule": ("airflow.sdk", "airflow.task.trigger_rule", "airflow.utils.trigger_rule"),
+}
 
 
 def require_airflow(version: str, oldest: str = OLDEST, what: str = "tidefold_airflow", hint: str = "") -> None:
@@ -42,26 +61,6 @@ if TYPE_CHECKING:
     from airflow.sdk.exceptions import AirflowNotFoundException as AirflowNotFoundException
     from airflow.sdk.exceptions import AirflowSkipException as AirflowSkipException
     from airflow.sdk.exceptions import DownstreamTasksSkipped as DownstreamTasksSkipped
-
-_EXCEPTIONS = ("airflow.sdk.exceptions", "airflow.exceptions")
-# Where the names are, newest first; a trailing None: an older Airflow does not have it.
-_PLACES: Mapping[str, tuple[str | None, ...]] = {
-    "AirflowException": _EXCEPTIONS,
-    "AirflowFailException": _EXCEPTIONS,
-    "AirflowNotFoundException": _EXCEPTIONS,
-    "AirflowSkipException": _EXCEPTIONS,
-    "DownstreamTasksSkipped": _EXCEPTIONS,
-    "TaskDeferred": _EXCEPTIONS,
-    "TaskAwaitingInput": ("airflow.sdk.exceptions", None),
-    "CronDataIntervalTimetable": ("airflow.sdk", "airflow.timetables.interval"),
-    "BaseHook": ("airflow.sdk.bases.hook", "airflow.hooks.base"),
-    "AsyncCallback": ("airflow.sdk.definitions.callback", "airflow.sdk.definitions.deadline", None),
-    "DeadlineAlert": ("airflow.sdk.definitions.deadline", None),
-    "DeadlineReference": ("airflow.sdk.definitions.deadline", None),
-    "DagBag": ("airflow.dag_processing.dagbag", "airflow.models.dagbag"),
-    "upsert_hitl_detail": ("airflow.sdk.execution_time.hitl", None),
-    "TriggerRule": ("airflow.sdk", "airflow.task.trigger_rule", "airflow.utils.trigger_rule"),
-}
 
 
 def find_name(name: str) -> Any:

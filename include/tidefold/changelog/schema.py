@@ -60,6 +60,15 @@ _ARROW = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "binary": pa.binary(),
 }
+# A delete that is half of an update has the number of its row, less this: so it is before the insert.
+BEFORE_INSERTS = 1 << 40
+_SHOWN = 40
+# Sidecar entries of whole rows belong to no column: a delete, the row's existence, a version that equals the one before
+# it, and a key that is left out.
+GONE, THERE, SAME, LEFT_OUT = "", "+", "=", "?"
+# Bytes. Larger change sets are sorted on disk, with this much memory, if their rows have at most LONG_ROW on average.
+SORTED_IN_MEMORY, _MEMORY, LONG_ROW = 256 << 20, 512 << 20, 64 << 10
+_BATCH_BYTES = 64 << 20
 
 
 def arrow_type(type_: str) -> pa.DataType:
@@ -87,10 +96,6 @@ def find_column_type(type_: pa.DataType) -> str | None:
     if pa.types.is_list(type_):
         return f"array<{names[type_.value_type]}>" if type_.value_type in names else None
     return names.get(type_)
-
-
-# A delete that is half of an update has the number of its row, less this: so it is before the insert.
-BEFORE_INSERTS = 1 << 40
 
 
 def number_of(offset: int) -> int:
@@ -160,10 +165,6 @@ def sidecar_schema(shape: TableSpec) -> pa.Schema:
     return pa.schema(fields)
 
 
-# The conversion is strict: no value becomes null or another value.
-_SHOWN = 40
-
-
 def align_column(table: pa.Table, name: str, former: ColumnOrigin) -> pa.ChunkedArray:
     """Returns the values of column `name`, from rows of an older schema. Raises RefusedError if one does not fit."""
     if former.name is not None and former.name in table.column_names:
@@ -176,6 +177,7 @@ def align_column(table: pa.Table, name: str, former: ColumnOrigin) -> pa.Chunked
     return convert_column(filled, name, former.types)
 
 
+# The conversion is strict: no value becomes null or another value.
 def convert_column(values: pa.ChunkedArray, name: str, types: tuple[str, ...]) -> pa.ChunkedArray:
     """Returns values of the first of these types in the last of them. Raises RefusedError."""
     line = steps(types)
@@ -235,11 +237,6 @@ def _fits(value: pa.Scalar, before: str, after: str) -> bool:
         return _equal(_cast(one, arrow_type(after)).cast(one.type, safe=False), one)
     except pa.ArrowInvalid:
         return False
-
-
-# Sidecar entries of whole rows belong to no column: a delete, the row's existence, a version that equals the one before
-# it, and a key that is left out.
-GONE, THERE, SAME, LEFT_OUT = "", "+", "=", "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +323,6 @@ def _rename_columns(kept: pa.Table, origins: Mapping[str, ColumnOrigin]) -> pa.T
     at = kept.schema.get_field_index("_column")
     renamed = kept.set_column(at, kept.schema.field(at), pa.array(told, pa.string()))
     return renamed.filter(pc.is_valid(renamed.column("_column")))
-
-
-# Bytes. Larger change sets are sorted on disk, with this much memory, if their rows have at most LONG_ROW on average.
-SORTED_IN_MEMORY, _MEMORY, LONG_ROW = 256 << 20, 512 << 20, 64 << 10
-_BATCH_BYTES = 64 << 20
 
 
 def sort_by_key_group(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:

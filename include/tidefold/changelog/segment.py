@@ -31,6 +31,19 @@ from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
+_MAGIC, _END = b"TDFSEG", b"TDFEND"
+_VERSION = 2
+_TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
+_RECORD_BATCH = 3  # In the header union of an Arrow message.
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+# For a few changes, passing them to threads takes twice as long as reading them.
+_ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
+# Smaller tables (bytes) become larger by compression, and ten times as slow to read.
+_COMPRESSIBLE = 8_192
+# A task reads whole batches. More batches mean fewer bytes of other buckets, but worse compression.
+_MOST_ROWS, _LEAST_ROWS, _BATCHES = 16_384, 4_096, 64
+_SMALL = 1 << 20
+
 
 def of_key_groups(changes: pa.Table, wanted: KeyGroups) -> pa.Table:
     """Returns the changes of a range of key groups, from changes sorted by key group. The slice copies nothing."""
@@ -45,20 +58,6 @@ def at_least(floor: tuple[int, ...], index: int = 0) -> pc.Expression:
     if index == len(floor) - 1:
         return column >= floor[index]
     return (column > floor[index]) | ((column == floor[index]) & at_least(floor, index + 1))
-
-
-_MAGIC, _END = b"TDFSEG", b"TDFEND"
-_VERSION = 2
-_TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
-_RECORD_BATCH = 3  # In the header union of an Arrow message.
-_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-# For a few changes, passing them to threads takes twice as long as reading them.
-_ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
-# Smaller tables (bytes) become larger by compression, and ten times as slow to read.
-_COMPRESSIBLE = 8_192
-# A task reads whole batches. More batches mean fewer bytes of other buckets, but worse compression.
-_MOST_ROWS, _LEAST_ROWS, _BATCHES = 16_384, 4_096, 64
-_SMALL = 1 << 20
 
 
 class Piece(msgspec.Struct, frozen=True):

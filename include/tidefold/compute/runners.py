@@ -35,6 +35,8 @@ _THREADS = 4
 HANDS = 4
 # Spark's tasks on a Spark Connect server, whose cores are not known. Each carries the work and all texts.
 _CONNECT_HANDS = 256
+# The tasks of one of Spark's tasks, by their numbers.
+Hand = list[tuple[int, str]]
 
 
 def in_process(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
@@ -171,10 +173,6 @@ def _receive(packed: bytes) -> tuple[ReceivedWork, list[Hand]]:
     """Unpacks work and tasks once in each process, and forgets those before."""
     received: tuple[ReceivedWork, list[Hand]] = pickle.loads(zlib.decompress(packed))
     return received
-
-
-# The tasks of one of Spark's tasks, by their numbers.
-Hand = list[tuple[int, str]]
 
 
 def deal_hands(tasks: Sequence[str], hands: int) -> list[Hand]:

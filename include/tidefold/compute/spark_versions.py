@@ -12,6 +12,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tidefold.errors import NotFoundError, RefusedError
 
+# Spark 4 has these defaults. With those of 3.5, dates before 1900 are errors, and a check that fails is null.
+SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
+EXTRAS = 'Install one of them, such as `pip install "tidefold[spark42]"`, `[spark41]`, `[spark40]` or `[spark35]`.'
+_STORAGE = ("delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc")
+NEWEST = "4.2"
+
 
 class SparkFeature(StrEnum):
     """What not every Spark has."""
@@ -25,13 +35,6 @@ INSTEAD = {
     SparkFeature.CONNECT: "Set `spark.master` to `local[*]` or the cluster's own address: steps then use spark-submit.",
     SparkFeature.DATA_SOURCE: "Read the published table: `spark.read.format('delta').load('STORE/tables/LOG')`.",
 }
-# Spark 4 has these defaults. With those of 3.5, dates before 1900 are errors, and a check that fails is null.
-SETTINGS = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-}
-EXTRAS = 'Install one of them, such as `pip install "tidefold[spark42]"`, `[spark41]`, `[spark40]` or `[spark35]`.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,6 @@ class SparkVersion:
     lacks: frozenset[SparkFeature] = frozenset()
 
 
-_STORAGE = ("delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc")
 SPARKS = {
     "3.5": SparkVersion(
         (
@@ -94,7 +96,6 @@ SPARKS = {
         java=(17, 25),
     ),
 }
-NEWEST = "4.2"
 
 
 @cache

@@ -38,6 +38,7 @@ _SCHEME_EXAMPLES = {
     "abfs": "abfs://container/folder",
 }
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
+_Folder = tuple[YamlPath, PurePath]
 
 
 def path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str] | None:
@@ -111,9 +112,6 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogConfig])
         message = f"{same} `{format_place(other_place)}` (line {document.line(other_place)})."
         hint = "Give each log, the store and each root of local copies its own folder."
         yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), format_place(place), message, hint)
-
-
-_Folder = tuple[YamlPath, PurePath]
 
 
 def _find_overlaps(folders: Sequence[_Folder]) -> Iterator[tuple[_Folder, _Folder]]:

@@ -36,6 +36,9 @@ from tidefold.sources.api import custom_sources
 from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, format_place
 
 _NO_TEXT = ("binary", "array")
+_Found = tuple[str, YamlPath, str, str]
+_OWNER_TYPES = ("string", "int", "long")
+_REMEMBERING = (Engine.LAST, Engine.PARTIAL, Engine.HISTORY)
 
 
 def _source_mistakes(entry: LogConfig) -> Iterator[Mistake]:
@@ -240,10 +243,6 @@ def check_log(log: str, entry: LogConfig, document: YamlDocument) -> Iterator[Co
         yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower `buckets`, or raise `key_groups`.")
 
 
-_Found = tuple[str, YamlPath, str, str]
-_OWNER_TYPES = ("string", "int", "long")
-
-
 def _feeding(entry: LogConfig) -> Iterator[_Found]:
     """Checks that a log has either a source with its order, or `order: arrival`."""
     if entry.source is None and entry.order != "arrival":
@@ -299,9 +298,6 @@ def _paths(entry: LogConfig) -> Iterator[_Found]:
         if mistake:
             code, message, hint = mistake
             yield code, at, message, hint
-
-
-_REMEMBERING = (Engine.LAST, Engine.PARTIAL, Engine.HISTORY)
 
 
 def _table_mistakes(entry: LogConfig) -> Iterator[Mistake]:

@@ -31,6 +31,9 @@ from tidefold.storage.store import make_taken_error
 _TEXT = 32
 _LAST_CHARACTER = "\U0010ffff"
 _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999000)
+_ROW_GROUP_ROWS = 262_144
+_SAMPLE_ROWS = 8_192
+_CHUNK = 1 << 20
 
 
 @dataclass(slots=True)
@@ -121,11 +124,6 @@ def _millis(value: datetime) -> str:
 
 def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
-
-
-_ROW_GROUP_ROWS = 262_144
-_SAMPLE_ROWS = 8_192
-_CHUNK = 1 << 20
 
 
 class _Tally:

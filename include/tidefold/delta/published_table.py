@@ -36,6 +36,12 @@ PROPERTIES = {
 _OWN = "tidefold."
 # The second one tells a feed that tidefold writes from one that another program switched on.
 _FEED = {"delta.enableChangeDataFeed": "true", f"{_OWN}changeFeed": "true"}
+# The time of an action does not belong to its content.
+_INSTANT = "modification_time"
+COMMIT = f"_delta_log/{0:020d}.json"
+# What is written by Delta and tidefold for one version; files of other names stay.
+_FILE = re.compile(r"(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)")
+_HINT = "_last_checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +224,6 @@ def is_table(store: Store, path: str) -> bool:
     return any(e.path.endswith((".json", ".parquet")) for e in store.list(f"{path}/_delta_log"))
 
 
-# The time of an action does not belong to its content.
-_INSTANT = "modification_time"
-
-
 @dataclass(frozen=True, slots=True)
 class DeltaState:
     """The schema without comments, and for each active file its whole `add` action, including size and statistics."""
@@ -246,14 +248,6 @@ def delta_state(store: Store, path: str) -> DeltaState | None:
         for name, gone in find_deleted_rows(table).items():
             files[name]["deleted"] = gone
         return DeltaState(drop_comments(table.schema().to_json()), files)
-
-
-COMMIT = f"_delta_log/{0:020d}.json"
-
-
-# What is written by Delta and tidefold for one version; files of other names stay.
-_FILE = re.compile(r"(?P<version>\d{20})\.(?P<kind>json|crc|checkpoint\.parquet)")
-_HINT = "_last_checkpoint"
 
 
 def find_old_log_files(store: Store, log: str, oldest: int) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from tidefold.storage import Store
 
 # The lowest reader that knows deletion vectors.
 VECTORS_READER = 3
+NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,6 @@ def _vector(deleted: Deletions | None, is_file: bool) -> Mapping[str, object]:
 
 def _millis() -> int:
     return int(time.time() * 1000)
-
-
-NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
 
 def list_facts(manifest: Manifest, digest: str) -> dict[str, str]:

@@ -15,6 +15,8 @@ from itertools import pairwise
 
 from tidefold.errors import InvalidInputError
 
+_SHARE = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyGroups:
@@ -48,9 +50,6 @@ def bucket_ranges(key_groups: int, buckets: int) -> tuple[KeyGroups, ...]:
         raise InvalidInputError("BUCKETS_INVALID", f"{buckets} buckets cannot share {key_groups} key groups.")
     edges = [key_groups * i // buckets for i in range(buckets + 1)]
     return tuple(KeyGroups(low, high - 1) for low, high in pairwise(edges))
-
-
-_SHARE = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 
 
 class RedistributionMode(StrEnum):

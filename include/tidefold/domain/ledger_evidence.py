@@ -18,6 +18,7 @@ from tidefold.domain.table.types import TableColumns
 from tidefold.errors import OutdatedLedgerError
 
 _PUBLISHABLE = (State.COMPLETED, State.SUBSUMED, State.DELETED)
+UNDECIDED = "the ledger was rebuilt: the table never showed this snapshot, and its verdict is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +161,6 @@ def _as_known(snapshot: Snapshot | None) -> str:
     if snapshot.state in _PUBLISHABLE:
         return " with other files than the ledger says"
     return f", which the ledger says is {snapshot.state}"
-
-
-UNDECIDED = "the ledger was rebuilt: the table never showed this snapshot, and its verdict is not known"
 
 
 @dataclass(frozen=True, slots=True)

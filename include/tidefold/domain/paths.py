@@ -13,6 +13,16 @@ from tidefold.errors import CorruptError, InvalidInputError
 
 _DATA_FILE = re.compile(r"k(\d{5})-(\d{5})\.s(\d{10})\.e(\d{10})\.t([0-9a-f]*)\.([0-9a-f]{32})\.parquet")
 _LOG_ID = re.compile(r"[a-z][a-z0-9_]{0,62}")
+# Segments of all logs, and the announcements of those that are being written.
+CHANGELOG = "changelog"
+INTENTS = f"{CHANGELOG}/intents"
+# What each host of a cluster holds in local copies.
+HOSTS = "hosts"
+_VECTOR = "deletion_vector_"
+# The folder of a Delta table's change data feed, by the Delta protocol.
+CHANGE_FOLDER = "_change_data"
+# Older forms were never released; they are refused by name.
+STORED_FORMAT = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +52,6 @@ class DataFileName:
             raise CorruptError("DATA_FILE_NAME", f"`{name}` is not a data file name of tidefold.")
         first, last, snapshot, epoch, token, unique = parts.groups()
         return cls(KeyGroups(int(first), int(last)), int(snapshot), int(epoch), unique, token)
-
-
-# Segments of all logs, and the announcements of those that are being written.
-CHANGELOG = "changelog"
-INTENTS = f"{CHANGELOG}/intents"
-# What each host of a cluster holds in local copies.
-HOSTS = "hosts"
 
 
 class LedgerPaths(ABC):
@@ -182,10 +185,6 @@ def data_path(table: str, name: str) -> str:
     return f"{table}/_data/{name}" if table else f"_data/{name}"
 
 
-# The folder of a Delta table's change data feed, by the Delta protocol.
-_VECTOR = "deletion_vector_"
-
-
 def find_vector_id(vector: str) -> UUID:
     """Returns what names the file of a deletion vector, by its text. Equal vectors have one file."""
     return UUID(bytes=hashlib.sha256(vector.encode()).digest()[:16])
@@ -201,9 +200,6 @@ def is_vector_file(path: str) -> bool:
     return path.rsplit("/", 1)[-1].startswith(_VECTOR)
 
 
-CHANGE_FOLDER = "_change_data"
-
-
 def change_path(table: str, name: str) -> str:
     """Returns the path of a file of a table's change data feed."""
     return f"{table}/{CHANGE_FOLDER}/{name}"
@@ -214,7 +210,3 @@ def check_log_id(log: str) -> str:
     if not _LOG_ID.fullmatch(log):
         raise InvalidInputError("LOG_ID_INVALID", f"`{log}` cannot be the id of a log.")
     return log
-
-
-# Older forms were never released; they are refused by name.
-STORED_FORMAT = 7

@@ -12,6 +12,12 @@ from typing import NamedTuple
 
 # The suffix of a record that stands for all files of a partition before an import or a rebuild.
 IMPORTED = "+imported"
+# In the order of a record of PostgreSQL: the connector had seen no commit.
+NO_COMMIT = -1
+# A position names so many snapshots by signal.
+SIGNALLED = 8
+# The name of the time to live among what metadata brings to a log. No column can have it.
+TTL_DAYS = "ttl.days"
 
 
 class NameReading(StrEnum):
@@ -34,10 +40,6 @@ class NameReading(StrEnum):
         return self in (NameReading.KAFKA, NameReading.KAFKA_DASH)
 
 
-# In the order of a record of PostgreSQL: the connector had seen no commit.
-NO_COMMIT = -1
-
-
 def is_no_commit(commit: int, early: tuple[int, ...], high: tuple[int, ...]) -> bool:
     """Whether what a record says of the last commit is none. A commit is behind all events that were sent before.
 
@@ -47,10 +49,6 @@ def is_no_commit(commit: int, early: tuple[int, ...], high: tuple[int, ...]) -> 
     if commit == NO_COMMIT or not high:
         return commit == NO_COMMIT
     return commit < max(high[0] + 1, high[1]) if high[0] in early[:2] else high[0] < commit < high[1]
-
-
-# A position names so many snapshots by signal.
-SIGNALLED = 8
 
 
 class StreamPosition(NamedTuple):
@@ -196,10 +194,6 @@ class Position:
     partition: int
     next_offset: int
     stream: StreamPosition = NO_POSITION
-
-
-# The name of the time to live among what metadata brings to a log. No column can have it.
-TTL_DAYS = "ttl.days"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,17 @@ from typing import Any
 
 from tidefold.errors import StorageError, TidefoldError
 
+# Bucket -> number of uploads. A bucket is named by its upper bound; `more` has what is above the last one.
+StoredHistogram = Mapping[str, int]
+# The upper bounds. Ledgers have them as names, so a changed bound begins a bucket of its own.
+_BOUNDS: Mapping[str, Sequence[int]] = {
+    "latency_ms": (10, 100, 1_000, 10_000, 60_000),
+    "size": (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28),
+    "attempts": (1, 2, 3, 5, 10),
+    "batch": (1, 4, 16, 64, 256),
+    "queue": (0, 1, 4, 16, 64),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -35,18 +46,6 @@ def _may_pass(error: Exception) -> bool:
 
 class AttemptTimeoutError(StorageError):
     """An attempt did not finish in time. It may still succeed."""
-
-
-# Bucket -> number of uploads. A bucket is named by its upper bound; `more` has what is above the last one.
-StoredHistogram = Mapping[str, int]
-# The upper bounds. Ledgers have them as names, so a changed bound begins a bucket of its own.
-_BOUNDS: Mapping[str, Sequence[int]] = {
-    "latency_ms": (10, 100, 1_000, 10_000, 60_000),
-    "size": (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28),
-    "attempts": (1, 2, 3, 5, 10),
-    "batch": (1, 4, 16, 64, 256),
-    "queue": (0, 1, 4, 16, 64),
-}
 
 
 def _find_bucket(name: str, value: float) -> StoredHistogram:

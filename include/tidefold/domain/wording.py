@@ -5,15 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"))
+# The ledger keeps names and reasons for ever, and every command reads them.
+LONGEST_REASON = 1_000
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """A number and its noun: `1 file`, `1,200 files`. `plural`: if it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-# The ledger keeps names and reasons for ever, and every command reads them.
-LONGEST_REASON = 1_000
 
 
 def describe_ties(ties: int) -> str:

@@ -42,6 +42,7 @@ _READERS, _RUN = 8, 1_000
 _NUMBER = "_number"
 # The id of a schema of the log, and the schema of the change set.
 _Kind = tuple[int, pa.Schema]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +220,6 @@ def changes_for(
     for number in alone:
         change_set = index.change_sets[number]
         yield read(change_set, bucket), change_set.schema
-
-
-T = TypeVar("T")
 
 
 def _open_store(address: Address) -> Store:

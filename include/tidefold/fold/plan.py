@@ -20,6 +20,10 @@ from tidefold.domain.table.types import FIRST, Schema
 from tidefold.fold.merge.arrow_merge import ListedKeys
 from tidefold.storage.local_copies.host_copies import HostCopied, HostFolders
 
+PlaceNumbers = npt.NDArray[np.intp]
+# Numbers of change sets: from the first to the one before the second.
+Ranges = tuple[tuple[int, int], ...]
+
 
 class RewriteAction(StrEnum):
     """What a task does with the files of a bucket without changes."""
@@ -86,9 +90,6 @@ def _has_expired(file: DataFile, expire: Expire) -> bool:
     return lowest is not None and str(lowest) < expire.before
 
 
-PlaceNumbers = npt.NDArray[np.intp]
-
-
 class ChangeSetIndex:
     """Change sets by number, with their key groups and compressed lengths as arrays."""
 
@@ -148,10 +149,6 @@ class Recipe:
     cleared: tuple[int, ...] = ()
     schema: int = FIRST
     unchanged: RewriteDecision = field(default=RewriteDecision())
-
-
-# Numbers of change sets: from the first to the one before the second.
-Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,15 @@ T = TypeVar("T")
 _FORMAT_NAME = "tidefold-savepoint"
 # What a whole document of the same format has, but not for this program.
 _NEWER = re.compile("unknown field|Invalid (enum )?value")
+# A page has the items of one block of numbers: 32 of them, or 64, 128 and so on. Two full neighbours become one page,
+# so a list of n items has about log2(n) pages. Pages do not change when the oldest items are truncated: the version
+# says how many items of the first page it leaves out.
+Items = tuple[Any, ...]
+State = TypeVar("State", LogState, SetState)
+_LEAST = 32
+# A page that holds more is slow to write again when one of its items changes.
+_MOST = 32_768
+_READERS = 16
 
 
 class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,17 +181,6 @@ def write_manifest(store: Store, manifest: Manifest) -> str:
     data = msgspec.json.encode(replace(manifest, format=STORED_FORMAT))
     store.put_if_absent(LogPaths(manifest.log).manifest(manifest.snapshot), data)
     return digest_of(data)
-
-
-# A page has the items of one block of numbers: 32 of them, or 64, 128 and so on. Two full neighbours become one page,
-# so a list of n items has about log2(n) pages. Pages do not change when the oldest items are truncated: the version
-# says how many items of the first page it leaves out.
-Items = tuple[Any, ...]
-State = TypeVar("State", LogState, SetState)
-_LEAST = 32
-# A page that holds more is slow to write again when one of its items changes.
-_MOST = 32_768
-_READERS = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from tidefold.operations.inspect.log_status import LogStatus
     from tidefold.operations.local_copies.inventory import LocalUse
 
+# A longer value goes on below in its column.
+_LONG = 32
+_OLD = " OLD"
+
 
 def mask_control_characters(text: str) -> str:
     """Without control characters: names and reasons come from landed data, and terminals obey escape sequences."""
@@ -61,10 +65,6 @@ def _value(text: str, kind: str) -> str | int | bool:
 def format_place(file: str, number: int) -> str:
     """Returns the position of a record, such as `row 3 of orders.csv`."""
     return f"{choose_record_noun(file)} {number} of {file}"
-
-
-# A longer value goes on below in its column.
-_LONG = 32
 
 
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -248,9 +248,6 @@ def gate_word(snapshot: Snapshot) -> str:
     if verdict.passed:
         return "pass"
     return "override" if verdict.override_by else "FAIL"
-
-
-_OLD = " OLD"
 
 
 def describe_status(status: LogStatus) -> dict[str, Any]:

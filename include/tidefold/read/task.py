@@ -29,6 +29,8 @@ from tidefold.storage.safe_files import open_scratch
 
 SQN = "_sqn"
 _BATCH_ROWS = 65_536
+ADDED, CHANGED, REMOVED = "added", "changed", "removed"
+KINDS = (ADDED, CHANGED, REMOVED)
 
 
 def plan_schema(plan: ReadPlan) -> pa.Schema:
@@ -126,10 +128,6 @@ def _is_outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
 
 def _places(change_sets: tuple[ChangeSet, ...]) -> set[tuple[str, int]]:
     return {(c.location.segment, c.location.ordinal) for c in change_sets}
-
-
-ADDED, CHANGED, REMOVED = "added", "changed", "removed"
-KINDS = (ADDED, CHANGED, REMOVED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,27 @@ if TYPE_CHECKING:
     from tidefold.sources.records.accounting import Account, ReaderPosition
     from tidefold.sources.records.errors import RefusedRecordError
 
+# Reads the current record of a file: appends its changes to the position, or counts it. Raises RefusedRecordError (the
+# record is quarantined) or LateOffsetError (the file is refused).
+RecordReader = Callable[["ReaderPosition", bytes], None]
+# Imported when they are needed: each brings libraries of its own.
+_CLASSES = {
+    "csv": "tidefold.sources.files.base:Csv",
+    "debezium-avro": "tidefold.sources.debezium.typed_records:DebeziumAvro",
+    "debezium-json": "tidefold.sources.debezium.json_source:DebeziumJson",
+    "debezium-parquet": "tidefold.sources.debezium.typed_records:DebeziumParquet",
+    "delta": "tidefold.sources.extract.delta:DeltaExtracts",
+    "delta-cdf": "tidefold.sources.delta.source:DeltaFeed",
+    "json": "tidefold.sources.json_lines.source:Json",
+    "parquet": "tidefold.sources.files.parquet:Parquet",
+    "state-json": "tidefold.sources.state.source:StateJson",
+}
+_FULL_EXTRACTS = "tidefold.sources.extract.source:FullExtracts"
+FORMATS = tuple(_CLASSES)
+CUSTOM = "custom"
+# Where installed packages name their sources. A configuration cannot have code loaded from anywhere else.
+GROUP = "tidefold.sources"
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
@@ -59,11 +80,6 @@ class SchemaStopError(Exception):
         self.refused = refused
 
 
-# Reads the current record of a file: appends its changes to the position, or counts it. Raises RefusedRecordError (the
-# record is quarantined) or LateOffsetError (the file is refused).
-RecordReader = Callable[["ReaderPosition", bytes], None]
-
-
 class Source(Protocol):
     """One format. The driver and the Spark tasks create it whenever they need it; it has no state."""
 
@@ -80,25 +96,6 @@ class Source(Protocol):
 
     def reader(self, shape: TableSpec) -> RecordReader | None:
         """Returns the reader of refused records from the quarantine; None: they cannot be read alone."""
-
-
-# Imported when they are needed: each brings libraries of its own.
-_CLASSES = {
-    "csv": "tidefold.sources.files.base:Csv",
-    "debezium-avro": "tidefold.sources.debezium.typed_records:DebeziumAvro",
-    "debezium-json": "tidefold.sources.debezium.json_source:DebeziumJson",
-    "debezium-parquet": "tidefold.sources.debezium.typed_records:DebeziumParquet",
-    "delta": "tidefold.sources.extract.delta:DeltaExtracts",
-    "delta-cdf": "tidefold.sources.delta.source:DeltaFeed",
-    "json": "tidefold.sources.json_lines.source:Json",
-    "parquet": "tidefold.sources.files.parquet:Parquet",
-    "state-json": "tidefold.sources.state.source:StateJson",
-}
-_FULL_EXTRACTS = "tidefold.sources.extract.source:FullExtracts"
-FORMATS = tuple(_CLASSES)
-CUSTOM = "custom"
-# Where installed packages name their sources. A configuration cannot have code loaded from anywhere else.
-GROUP = "tidefold.sources"
 
 
 def custom_sources() -> tuple[str, ...]:

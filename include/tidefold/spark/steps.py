@@ -37,6 +37,8 @@ _SMALL_IMPORT = 64 << 20
 _ENGINES = 4
 # Called with a log, how many of its buckets are done, and of how many.
 Tell = Callable[[str, int, int], None]
+# The function `run` of a job: does the step in a session, for a pipeline and some logs.
+Job = Callable[["SparkSession", Pipeline, Any, Sequence[str]], list[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +191,6 @@ class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
 
 # What a Spark job can be asked to do.
 AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep
-# The function `run` of a job: does the step in a session, for a pipeline and some logs.
-Job = Callable[["SparkSession", Pipeline, Any, Sequence[str]], list[Outcome]]
 
 
 def job_path(step: str) -> Path:

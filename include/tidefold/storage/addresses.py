@@ -10,6 +10,10 @@ from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.storage.store import Store
 
 _S3 = "s3://"
+# Installed packages name their stores here. A configuration cannot load code from any other place.
+GROUP = "tidefold.stores"
+# Packages cannot replace these.
+BUILT_IN = ("abfs", "abfss", "file", "gs", "memory", "s3")
 
 
 def to_spark(address: str) -> str:
@@ -53,12 +57,6 @@ def require_apart(address: str, others: dict[str, str]) -> None:
     for what, other in others.items():
         if overlap(address, other):
             raise InvalidInputError("ADDRESS_TAKEN", f"`{address}` is inside the {what}, or contains it.")
-
-
-# Installed packages name their stores here. A configuration cannot load code from any other place.
-GROUP = "tidefold.stores"
-# Packages cannot replace these.
-BUILT_IN = ("abfs", "abfss", "file", "gs", "memory", "s3")
 
 
 def find_schemes() -> tuple[str, ...]:

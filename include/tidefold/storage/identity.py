@@ -18,6 +18,8 @@ from tidefold.typed_json import convert_value, decode_json
 
 IDENTITY = "store.json"
 FORMAT = 1
+_FOLDER = "probes"
+_Step = tuple[str, Callable[[], None]]
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
@@ -116,9 +118,6 @@ class IdentityGuard:
             )
 
 
-_FOLDER = "probes"
-
-
 def probe(store: Store) -> tuple[str, ...]:
     """Returns what the store did, in order. Raises a TidefoldError that names the failure. Leaves no file if it can."""
     folder = f"{_FOLDER}/{uuid.uuid4().hex}"
@@ -161,9 +160,6 @@ def _read_instant(store: Store, path: str) -> float | None:
         return os.stat(store.uri(path)).st_mtime
     except OSError:
         return None
-
-
-_Step = tuple[str, Callable[[], None]]
 
 
 def _steps(store: Store, folder: str) -> Iterator[_Step]:

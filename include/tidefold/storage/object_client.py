@@ -26,6 +26,12 @@ FIRST_PATIENCE = 75.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
 # The pause between two lines about one outage.
 _LINE_SECONDS = 15.0
+T = TypeVar("T")
+# Files of one log that are copied, checked, read or deleted at once.
+REQUESTS_AT_ONCE = 64
+# The service does not know the request, for example a conditional write. No try of it ever succeeds.
+_UNKNOWN_REQUEST = 501
+_cancelled = threading.Event()
 
 
 def find_patience() -> float:
@@ -83,15 +89,6 @@ class Outage:
                 left,
             )
         return min(left, self.draw() * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 16)))
-
-
-T = TypeVar("T")
-# Files of one log that are copied, checked, read or deleted at once.
-REQUESTS_AT_ONCE = 64
-
-
-# The service does not know the request, for example a conditional write. No try of it ever succeeds.
-_UNKNOWN_REQUEST = 501
 
 
 def may_succeed_later(status: int) -> bool:
@@ -233,9 +230,6 @@ async def insist(
             continue
         outage.end()
         return answer
-
-
-_cancelled = threading.Event()
 
 
 class CancelledWriteError(BaseException):

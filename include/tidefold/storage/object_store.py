@@ -13,6 +13,11 @@ from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError
 from tidefold.storage.object_client import REQUESTS_AT_ONCE, ObjectClient
 from tidefold.storage.store import make_outside_error
 
+# Objects up to this size are one request. The parts of larger ones have this size.
+PART = 16 << 20
+# Bytes of one read of a comparison, or of a copy through this process.
+READ = 8 << 20
+
 
 class RangeReader(io.RawIOBase):
     """Reads ranges of an object. A buffer above it asks for large ones.
@@ -45,10 +50,6 @@ class RangeReader(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
-
-
-# Objects up to this size are one request. The parts of larger ones have this size.
-PART = 16 << 20
 
 
 class PartUpload(Protocol):
@@ -114,10 +115,6 @@ class UploadStream(io.BufferedIOBase):
         """Deletes everything that was written."""
         if self._upload is not None:
             self._upload.abort()
-
-
-# Bytes of one read of a comparison, or of a copy through this process.
-READ = 8 << 20
 
 
 class ObjectStore(ABC):

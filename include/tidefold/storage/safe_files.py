@@ -26,6 +26,8 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+PATTERN = "tidefold-*"
+_OWNED = re.compile(r"tidefold-p(\d+)-.+")
 
 
 def make_private_folder(folder: Path) -> None:
@@ -156,10 +158,6 @@ def _require_regular(status: os.stat_result, name: str) -> None:
 
 def _kind_of(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "no file of a known kind")
-
-
-PATTERN = "tidefold-*"
-_OWNED = re.compile(r"tidefold-p(\d+)-.+")
 
 
 def open_scratch() -> tempfile.TemporaryDirectory[str]:

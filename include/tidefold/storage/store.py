@@ -16,6 +16,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 
+# How many files a disk, or a store that says nothing else, handles at once.
+_FILES_AT_ONCE = 8
+# fsspec keeps ONE tree for the whole process, so one lock guards it.
+_lock = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
@@ -91,10 +96,6 @@ class MarkedStore(Protocol):
     def read_instant(self, path: str) -> float:
         """Returns when the store wrote an object, by its clock: seconds since 1970."""
         ...
-
-
-# How many files a disk, or a store that says nothing else, handles at once.
-_FILES_AT_ONCE = 8
 
 
 def find_sizes(store: Store, folder: str, paths: Sequence[str]) -> dict[str, int]:
@@ -208,10 +209,6 @@ class Store(Protocol):
     def options(self) -> dict[str, str]:
         """Returns the `storage_options` for deltalake and Polars, without secrets; empty for a local disk."""
         ...
-
-
-# fsspec keeps ONE tree for the whole process, so one lock guards it.
-_lock = threading.Lock()
 
 
 class MemoryStore:

@@ -24,6 +24,10 @@ _TYPED = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 YamlPath = tuple[str | int, ...]
+_UNDECIDED = (
+    "is still `?`: the landed files did not show it, so `tidefold init` left it open.",
+    "Answer the QUESTION in the comment above it: write the names of columns in the place of `?`.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,12 +242,6 @@ class _DocumentBuilder:
                 continue
             self.lines[here] = line
             yield key_node.value, self.build(value_node, here)
-
-
-_UNDECIDED = (
-    "is still `?`: the landed files did not show it, so `tidefold init` left it open.",
-    "Answer the QUESTION in the comment above it: write the names of columns in the place of `?`.",
-)
 
 
 def format_place(place: YamlPath) -> str:

@@ -16,6 +16,9 @@ from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, 
 Text = Annotated[str, Field(min_length=1)]
 # The type of an error of pydantic that brings our own code, words and next step.
 MISTAKE = "mistake"
+_OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+# A choice that Python spells in its own way; a text with the same letters is in quotes.
+_PYTHON_WORD = re.compile(r"(?<!')\b(?:True|False)\b(?!')")
 
 
 class StrictModel(BaseModel):
@@ -54,11 +57,6 @@ def suggest(word: object, words: Sequence[str], otherwise: str = "", cutoff: flo
     """The hint that names the known word nearest to a mistyped one."""
     near = get_close_matches(str(word).lower(), words, n=1, cutoff=cutoff)
     return f"Did you mean `{near[0]}`?" if near else otherwise
-
-
-_OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
-# A choice that Python spells in its own way; a text with the same letters is in quotes.
-_PYTHON_WORD = re.compile(r"(?<!')\b(?:True|False)\b(?!')")
 
 
 def find_problems(

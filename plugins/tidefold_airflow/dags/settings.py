@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 _MINUTES = {"@hourly": 60, "@daily": 24 * 60, "@weekly": 7 * 24 * 60}
 # Cron in UTC, a timetable, assets, or nothing: only by hand.
 Schedule = Any
+AS_CONFIGURED = "configured"
+# What a restore does with the later changes, in words. There is no default: each has another result.
+_CHOICES = {
+    "stay": "Go back, and stay there until somebody resumes the log (`tidefold move resume LOG`, or tidefold_resume)",
+    "skip": "Go back, and leave the later changes out for good",
+    "replay": "Build the table anew from there, and fold the later changes again with the next run (for repairs)",
+}
 
 
 def dag_settings(schedule: Schedule) -> dict[str, Any]:
@@ -75,9 +82,6 @@ def deadline_settings(conn_id: str | None, late_after: timedelta | None) -> dict
 
     callback = AsyncCallback(GateNotifier, {"conn_id": conn_id})
     return {"deadline": DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, late_after, callback)}
-
-
-AS_CONFIGURED = "configured"
 
 
 def list_configured_logs(config: str | None = None) -> list[str]:
@@ -141,14 +145,6 @@ def version_param() -> Param:
     """Takes the number of a version of a set, which is required."""
     described = "Number of the version. The page of the set and `tidefold set show NAME` list the numbers."
     return Param(type="integer", minimum=1, title="Version", description=described)
-
-
-# What a restore does with the later changes, in words. There is no default: each has another result.
-_CHOICES = {
-    "stay": "Go back, and stay there until somebody resumes the log (`tidefold move resume LOG`, or tidefold_resume)",
-    "skip": "Go back, and leave the later changes out for good",
-    "replay": "Build the table anew from there, and fold the later changes again with the next run (for repairs)",
-}
 
 
 def log_position_param(*, of_set: bool = False) -> Param:

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from tidefold.operations.sets.status import SetStatus
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Gauge:
-    """`name` below `tidefold.<log>`, as `materialize.rows`, or below `tidefold.set.<set>`.
-
-    log: the log, or the set if `of_set`.
-    """
-
-    log: str
-    name: str
-    value: float
-    of_set: bool = False
-
-
 # What each number of a log's status means, and where it is.
 STATUS_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
     "lag.changes": ("ingested changes that are not folded yet", lambda status: status.changes),
@@ -66,7 +51,6 @@ OTHER_GAUGES = {
     "failed_runs": "failed runs in a row",
     "<task>.failed": "1 if the task failed for this log, or its gate did",
 }
-
 # What each number of a set means, and where it is.
 SET_GAUGES: dict[str, tuple[str, Callable[[SetStatus], float]]] = {
     "lag.transactions": ("landed transactions that the set is behind, as its slowest topic is", lambda s: s.lag),
@@ -75,6 +59,19 @@ SET_GAUGES: dict[str, tuple[str, Callable[[SetStatus], float]]] = {
     "unreadable": ("1 if the ledger of the set cannot be read", lambda s: float(s.error is not None)),
 }
 SET_AGE = "age_seconds"
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """`name` below `tidefold.<log>`, as `materialize.rows`, or below `tidefold.set.<set>`.
+
+    log: the log, or the set if `of_set`.
+    """
+
+    log: str
+    name: str
+    value: float
+    of_set: bool = False
 
 
 def of_sets(statuses: Sequence[SetStatus], now: datetime) -> Iterator[Gauge]:

@@ -26,6 +26,8 @@ _APPROVE, _REJECT = "Approve", "Reject"
 # A timeout without a default fails the task: silence is never consent.
 _WHY = "Kept with your decision. Required to publish a snapshot: without it, the question is asked again."
 _REASON = Param("", type="string", maxLength=500, title="Why", description=_WHY)
+# How often an open question is compared with the ledger.
+LOOK_EVERY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,6 @@ def read_answer(event: Any) -> Answer:
     user = event.get("responded_by_user") or {}
     why = str((event.get("params_input") or {}).get("why") or "")
     return Answer(event["chosen_options"] == [_APPROVE], str(user.get("name") or user.get("id") or ""), why)
-
-
-# How often an open question is compared with the ledger.
-LOOK_EVERY = timedelta(minutes=5)
 
 
 class TidefoldApprovalOperator(TidefoldConfirmOperator):

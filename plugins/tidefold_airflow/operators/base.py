@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.types import TaskInstanceKey
 
+_log = logging.getLogger(__name__)
+
 Made = dict[str, int]
+Summary = dict[str, dict[str, Any]]
+# A task, or one copy of a mapped task.
+Skipped = str | tuple[str, int]
 
 
 class SnapshotLink(BaseOperatorLink):
@@ -70,10 +75,6 @@ def read_made_snapshots(returned: Any) -> Made:
         return {}
     told = {log: one.get("snapshot") for log, one in returned.items() if isinstance(one, Mapping)}
     return {log: snapshot for log, snapshot in told.items() if isinstance(log, str) and type(snapshot) is int}
-
-
-_log = logging.getLogger(__name__)
-Summary = dict[str, dict[str, Any]]
 
 
 def result_path(scope: TaskScope, context: Context) -> Path:
@@ -152,11 +153,6 @@ class TidefoldLogOperator(BaseOperator):
 
 
 # The task before them finds this out in its own process and skips them. A skipped task still runs if it is cleared.
-
-# A task, or one copy of a mapped task.
-Skipped = str | tuple[str, int]
-
-
 def find_idle_retention(task: Any, scope: TaskScope) -> list[Skipped]:
     """Returns the retention tasks after this one that would delete nothing now.
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tidefold.domain.log_state import Snapshot
     from tidefold.operations.ground.outcome import Outcome
 
+# Below Airflow's own default of `core.max_map_length`, 1,024.
+_MOST = 1_000
+
 
 class TidefoldAbortOperator(TidefoldLogOperator):
     """
@@ -63,10 +66,6 @@ class TidefoldTailOperator(TidefoldLogOperator):
         from tidefold.operations.snapshot.compact_log import take_tail
 
         return take_tail(scope.pipeline, log, scope.run)
-
-
-# Below Airflow's own default of `core.max_map_length`, 1,024.
-_MOST = 1_000
 
 
 class TidefoldListLogsOperator(TidefoldLogOperator):

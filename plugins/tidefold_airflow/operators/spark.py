@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 # How long a task without `execution_timeout` waits for a Spark Connect server, and how long before it another ends.
 _PATIENCE = timedelta(minutes=10)
 _BEFORE_TIMEOUT = timedelta(seconds=15)
+# A run by hand has no data interval.
+INSTANT = "{{ params.get('as_of') or (data_interval_end if data_interval_end is defined else '') }}"
 
 
 class TidefoldSparkOperator(TidefoldSubmitOperator):
@@ -326,10 +328,6 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
         from tidefold.spark.steps import VerifyStep
 
         return VerifyStep(self.only_connected)
-
-
-# A run by hand has no data interval.
-INSTANT = "{{ params.get('as_of') or (data_interval_end if data_interval_end is defined else '') }}"
 
 
 class TidefoldAsOfOperator(TidefoldSnapshotOperator):

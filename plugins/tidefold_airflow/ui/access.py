@@ -19,6 +19,11 @@ from sqlalchemy import func, select
 
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work, works_of
 
+# For the page of a run: the user may also see its DAG.
+RUN_GUARDS = (Depends(requires_access_dag("GET", DagAccessEntity.RUN)),)
+# What each DAG works on, as last stored. A DAG that changed is read again.
+_known: dict[str, tuple[datetime, tuple[Work, ...]]] = {}
+
 
 async def remember_user(request: Request, user: GetUserDep) -> None:
     """Stores the user in the request, for `find_visible`."""
@@ -32,10 +37,6 @@ GUARDS = (
     Depends(requires_access_view(AccessView.PLUGINS)),
     Depends(remember_user),
 )
-# For the page of a run: the user may also see its DAG.
-RUN_GUARDS = (Depends(requires_access_dag("GET", DagAccessEntity.RUN)),)
-# What each DAG works on, as last stored. A DAG that changed is read again.
-_known: dict[str, tuple[datetime, tuple[Work, ...]]] = {}
 
 
 def find_visible(request: Request) -> VisiblePipelines:

@@ -50,6 +50,9 @@ from tidefold_airflow.ui.views.overview import (
 )
 from tidefold_airflow.ui.visible_pipelines import KnownPipeline, Names, VisiblePipelines
 
+T = TypeVar("T")
+_OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -127,10 +130,6 @@ def _hide_configuration(error: TidefoldError) -> TidefoldError:
 def note_place(request: Request, here: KnownPipeline | None, pipelines: list[KnownPipeline]) -> None:
     """Notes for the frame of the page its pipeline, and the pipelines to choose from."""
     request.state.tidefold_place = (here, pipelines)
-
-
-T = TypeVar("T")
-_OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def build_app(

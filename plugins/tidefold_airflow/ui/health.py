@@ -18,6 +18,10 @@ from tidefold.presentation.tables import describe_damage
 # Alarms that the page already shows in its own words, with links.
 _SHOWN_OTHERWISE = (AlarmKind.DAMAGE, AlarmKind.FILES, AlarmKind.GATE, AlarmKind.UNREADABLE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WIDTH, HEIGHT = 1120, 110
+SHOWN = 48
+_WIDEST = 30
+_LEAST = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +173,6 @@ def _note_of_attempt(attempt: Snapshot) -> Note:
 def status_of_error(log: str, outcome: Outcome) -> LogStatus:
     """Returns the status of a log whose ledger cannot be read."""
     return LogStatus(log, begun=True, error=outcome)
-
-
-WIDTH, HEIGHT = 1120, 110
-SHOWN = 48
-_WIDEST = 30
-_LEAST = 3.0
 
 
 @dataclass(frozen=True, slots=True)

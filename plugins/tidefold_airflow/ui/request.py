@@ -20,6 +20,8 @@ T = TypeVar("T")
 LINES, LEDGERS = 50, 500
 # Each ledger takes a moment to read, also from a disk.
 _AT_ONCE = 8
+_LONGEST_ID = 250
+_LONGEST_NUMBER = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +98,6 @@ def read_page(
                 if len(lines) == LINES:
                     break
     return LogPage(query, lines, start, end, len(chosen), len(logs))
-
-
-_LONGEST_ID = 250
-_LONGEST_NUMBER = 15
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from starlette.responses import HTMLResponse, Response
 from tidefold.domain.wording import choose_record_noun, in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 
+_log = logging.getLogger(__name__)
+
 _FOLDER = Path(__file__).parent / "templates"
 _COMMAND = re.compile(r"`([^`]*)`")
 # The end of a run's id that has no meaning for people.
@@ -32,6 +34,23 @@ _WHEN_DUE = re.compile(r"(T\d\d:\d\d(?::(?!00)\d\d)?)(?::00)?(?:\.\d+)?\+00:00$"
 _LONGEST = 1000
 _LONG_AGO = 90 * 86_400
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+T = TypeVar("T")
+SECONDS = 30.0
+# A store that does not respond occupies these threads, and none of Airflow's.
+_THREADS = 8
+_STATUS = ((InvalidInputError, 400), (NotFoundError, 404), (RefusedError, 409), (StorageError, 503))
+_REFUSALS = {
+    401: ("NOT_LOGGED_IN", "You are not logged in.", "Log in to Airflow, then open this page from its navigation."),
+    403: ("NOT_ALLOWED", "Your account may not see this page.", "Ask for the right to view DAGs and plugins."),
+    404: ("PAGE_NOT_FOUND", "There is no such page.", "The first page lists all logs."),
+    405: ("READ_ONLY", "These pages only show.", "Commands and DAGs do the work."),
+}
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
@@ -143,28 +162,12 @@ def _commands(text: str) -> Markup:
     )
 
 
-_log = logging.getLogger(__name__)
-
-
 def hide_unexpected(error: Exception, where: str) -> TidefoldError:
     """Returns the error for the reader. An unexpected error may contain secrets, so only the server's log has it."""
     if isinstance(error, TidefoldError):
         return error
     _log.error("%s failed", where, exc_info=error)
     return TidefoldError("UNFORESEEN", f"{where} failed.", hint="Read the log of the Airflow api-server.")
-
-
-T = TypeVar("T")
-SECONDS = 30.0
-# A store that does not respond occupies these threads, and none of Airflow's.
-_THREADS = 8
-_STATUS = ((InvalidInputError, 400), (NotFoundError, 404), (RefusedError, 409), (StorageError, 503))
-_REFUSALS = {
-    401: ("NOT_LOGGED_IN", "You are not logged in.", "Log in to Airflow, then open this page from its navigation."),
-    403: ("NOT_ALLOWED", "Your account may not see this page.", "Ask for the right to view DAGs and plugins."),
-    404: ("PAGE_NOT_FOUND", "There is no such page.", "The first page lists all logs."),
-    405: ("READ_ONLY", "These pages only show.", "Commands and DAGs do the work."),
-}
 
 
 class Worker:
@@ -207,14 +210,6 @@ def headers() -> dict[str, str]:
         "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
     )
     return {"Content-Security-Policy": policy, **_ALWAYS}
-
-
-_ALWAYS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 
 
 def document(data: bytes) -> Response:

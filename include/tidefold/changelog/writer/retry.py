@@ -21,6 +21,7 @@ from tidefold.domain.uploads import RetryPolicy as RetryPolicy
 
 _LOGGER = logging.getLogger(__name__)
 Cancel = Callable[[], None]
+T = TypeVar("T")
 
 
 class Timer(Protocol):
@@ -91,9 +92,6 @@ class ThreadTimer:
                 else:
                     return heapq.heappop(self._calls)[2]
         return None
-
-
-T = TypeVar("T")
 
 
 class RetryableAction(Protocol[T]):

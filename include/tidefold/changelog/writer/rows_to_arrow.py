@@ -23,6 +23,19 @@ from tidefold.errors import InvalidInputError
 # instants fit only their own kind. An instant without a zone is UTC, and none is rounded to microseconds.
 _SHOWN = 40
 _FAILURES = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_NAMES_OF_TYPES = {
+    pa.bool_(): ("boolean", "True or False"),
+    pa.int32(): ("int", "whole numbers from -2**31 to 2**31 - 1, no fractions (2.0 is one too)"),
+    pa.int64(): ("long", "whole numbers from -2**63 to 2**63 - 1, no fractions (2.0 is one too)"),
+    pa.float32(): ("float", "numbers within the range of `float`; whole ones up to 2**24"),
+    pa.float64(): ("double", "numbers; whole ones up to 2**53"),
+    pa.string(): ("string", "text that is valid Unicode"),
+    pa.binary(): ("binary", "bytes"),
+    pa.date32(): ("date", "dates without a time"),
+    pa.timestamp("us", tz="UTC"): ("timestamp", "instants with a date and a time, of microseconds"),
+}
+Changes: TypeAlias = pa.Table | Iterable[Mapping[str, Any]] | Mapping[str, Any]
+_WORDS = {"upsert": UPSERT, "delete": DELETE}
 
 
 def wrong(what: str, hint: str) -> InvalidInputError:
@@ -206,19 +219,6 @@ def _misfit(name: str, number: int, text: str, kind: str, type_: pa.DataType) ->
     return wrong(f"`{name}` of change {number} is {text} ({kind}), which does not fit {_word(type_)}", _hint(type_))
 
 
-_NAMES_OF_TYPES = {
-    pa.bool_(): ("boolean", "True or False"),
-    pa.int32(): ("int", "whole numbers from -2**31 to 2**31 - 1, no fractions (2.0 is one too)"),
-    pa.int64(): ("long", "whole numbers from -2**63 to 2**63 - 1, no fractions (2.0 is one too)"),
-    pa.float32(): ("float", "numbers within the range of `float`; whole ones up to 2**24"),
-    pa.float64(): ("double", "numbers; whole ones up to 2**53"),
-    pa.string(): ("string", "text that is valid Unicode"),
-    pa.binary(): ("binary", "bytes"),
-    pa.date32(): ("date", "dates without a time"),
-    pa.timestamp("us", tz="UTC"): ("timestamp", "instants with a date and a time, of microseconds"),
-}
-
-
 def _describe_type(type_: pa.DataType) -> tuple[str, str]:
     if kinds.is_list(type_):
         word, what = _describe_type(type_.value_type)
@@ -235,10 +235,6 @@ def _word(type_: pa.DataType) -> str:
 
 def _hint(type_: pa.DataType) -> str:
     return f"Give {_describe_type(type_)[1]}. Changes of an append are counted from 0."
-
-
-Changes: TypeAlias = pa.Table | Iterable[Mapping[str, Any]] | Mapping[str, Any]
-_WORDS = {"upsert": UPSERT, "delete": DELETE}
 
 
 class Buffer:

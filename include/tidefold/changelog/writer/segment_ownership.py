@@ -31,6 +31,7 @@ from tidefold.errors import InvalidInputError, UnknownOutcomeError
 from tidefold.storage import Store
 
 _LOGGER = logging.getLogger(__name__)
+Clock = Callable[[], datetime]
 
 
 class DeferredDelete:
@@ -164,9 +165,6 @@ class LocalRegistry:
         for handle in gone:
             self._disposal.remove(handle)
         return frozenset(dropped)
-
-
-Clock = Callable[[], datetime]
 
 
 class SegmentOwnership:

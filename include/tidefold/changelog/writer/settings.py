@@ -13,6 +13,7 @@ from tidefold.errors import InvalidInputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MB = 1 << 20
+_WINDOW = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,6 @@ class WriterSettings:
 
 def _invalid(field: str, value: object, wanted: str) -> InvalidInputError:
     return InvalidInputError("WRITER_SETTING", f"`{field}` cannot be {value!r}.", hint=f"Use {wanted}.")
-
-
-_WINDOW = 1000
 
 
 @dataclass(frozen=True, slots=True)

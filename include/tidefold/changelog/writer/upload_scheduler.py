@@ -26,6 +26,8 @@ from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.storage import Store
 from tidefold.storage.mirrored_stream import create_duplicating
 
+_LOGGER = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
@@ -89,9 +91,6 @@ def _in_order(parts: Iterable[tuple[str, pa.Table]], places: list[int]) -> Itera
         before = (log, last)
         places.append(first)
         yield log, table
-
-
-_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

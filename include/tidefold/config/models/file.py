@@ -18,6 +18,8 @@ from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.domain.uploads import RetryPolicy
 from tidefold.yaml_files.messages import StrictModel, Text, mistake
 
+_LEAST_RETAINED = 1
+
 
 class LocalConfig(StrictModel):
     """Copies of snapshots and segments on this machine's disks."""
@@ -109,9 +111,6 @@ class CompactionConfig(StrictModel):
     @property
     def trigger(self) -> CompactionTrigger:
         return CompactionTrigger(self.change_sets, count_bytes(self.bytes) if self.bytes else 0)
-
-
-_LEAST_RETAINED = 1
 
 
 def _require_retained(value: Any) -> Any:

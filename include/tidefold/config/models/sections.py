@@ -19,6 +19,9 @@ _FORMATS = ("debezium-json", "debezium-avro", "debezium-parquet")
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 # Types whose sums do not depend on the order of the rows.
 _SUMMED = ("int", "long", "decimal")
+NEVER = "never"
+_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def locate(address: str, folder: Path) -> str:
@@ -156,11 +159,6 @@ def _find_connector(source: SourceEntry | None) -> tuple[str, ...]:
     if not isinstance(source, DebeziumEntry):
         return ()
     return (source.format, source.connector, source.names or "")
-
-
-NEVER = "never"
-_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def _require_span(value: Any) -> Any:

@@ -24,6 +24,25 @@ _DELETES = ["delete", "d", "D"]
 
 # Where files can land: paths, and folders in object stores.
 LANDING_SCHEMES = ("", "s3", "abfss", "abfs", "gs")
+_KafkaNames = Annotated[
+    Literal["kafka", "kafka-dash"] | None,
+    Field(description="form of file names: kafka (topic+partition+offset, the default) or kafka-dash (also with -)"),
+]
+# Values that a later version will accept. They get their own error, so that they do not look like typing mistakes.
+_LATER_CONNECTORS = ("db2", "vitess", "spanner", "informix")
+_LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
+_COMMIT_TIME = "timestamp column of `order` with the time at which the source wrote the row; for backfills"
+_TIME_ZONE = (
+    "time zone of times without one, in values and in names of files, such as Europe/Berlin; default: UTC. Of a time "
+    "that clocks showed twice, the earlier one is meant; one that they never showed is refused"
+)
+_FOLDER_COLUMNS = "columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
+_ZONES = [f"Europe/{city}" for city in ("Berlin", "London", "Athens", "Lisbon", "Moscow")]
+_Files = list[Annotated[Text, Field(pattern=r"^[^/]+$")]]
+_FILES = 'patterns of further file names, such as "*.log.gz"; * matches any text within a name'
+# These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
+_READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
+_READS_NO_VALUE |= {"leave_out", "replaced", "connector", "state", "partitions", "metadata", "commit_time"}
 
 
 class LandedEntry(StrictModel):
@@ -48,17 +67,6 @@ class LandedEntry(StrictModel):
     def place(self) -> str:
         """The place of the input, as written in the file."""
         return self.path
-
-
-_KafkaNames = Annotated[
-    Literal["kafka", "kafka-dash"] | None,
-    Field(description="form of file names: kafka (topic+partition+offset, the default) or kafka-dash (also with -)"),
-]
-
-
-# Values that a later version will accept. They get their own error, so that they do not look like typing mistakes.
-_LATER_CONNECTORS = ("db2", "vitess", "spanner", "informix")
-_LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
 
 
 def _explain_later(value: str, allowed: str) -> PydanticCustomError:
@@ -153,15 +161,6 @@ class DebeziumEntry(LandedEntry):
         return (self.connector,)
 
 
-_COMMIT_TIME = "timestamp column of `order` with the time at which the source wrote the row; for backfills"
-_TIME_ZONE = (
-    "time zone of times without one, in values and in names of files, such as Europe/Berlin; default: UTC. Of a time "
-    "that clocks showed twice, the earlier one is meant; one that they never showed is refused"
-)
-_FOLDER_COLUMNS = "columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
-
-
-_ZONES = [f"Europe/{city}" for city in ("Berlin", "London", "Athens", "Lisbon", "Moscow")]
 _ZONES += [f"America/{city}" for city in ("New_York", "Chicago", "Denver", "Los_Angeles")]
 
 
@@ -178,8 +177,6 @@ def _time_zone(value: str) -> str:
 
 
 _TimeZone = Annotated[Text, AfterValidator(_time_zone)]
-_Files = list[Annotated[Text, Field(pattern=r"^[^/]+$")]]
-_FILES = 'patterns of further file names, such as "*.log.gz"; * matches any text within a name'
 
 
 class OpEntry(StrictModel):
@@ -432,11 +429,6 @@ def list_options(source: _Source) -> dict[str, Any]:
     if options.get("extract") and "record" in options:
         options["record"] = "value"  # A line of an extract is a row.
     return options
-
-
-# These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
-_READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
-_READS_NO_VALUE |= {"leave_out", "replaced", "connector", "state", "partitions", "metadata", "commit_time"}
 
 
 def list_reading(source: _Source) -> dict[str, str]:

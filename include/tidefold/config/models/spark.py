@@ -15,6 +15,34 @@ from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_be
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
 _POWERS = {"k": 1, "M": 2, "G": 3, "T": 4}
+_LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
+_UNIT_MICROS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_HOST = r"[A-Za-z0-9.-]+:[1-9]\d*"
+_CONNECT = r"sc://[A-Za-z0-9.-]+(:[1-9]\d*)?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
+_MASTER = (
+    rf"({_CONNECT}|local(\[(\*|[1-9]\d*)\])?|local-cluster\[\d+,\d+,\d+\]|spark://{_HOST}(,{_HOST})*|yarn|k8s://\S+)"
+)
+_FORMS = (
+    "local, local[N], local[*], local-cluster[N,CORES,MEMORY], spark://host:port (,host:port), yarn, k8s://URL "
+    "or sc://host:port"
+)
+# Settings by which a job reads every row, finds Delta, compares times and fails a check; those that have a key of their
+# own.
+_OWN = {
+    "spark.sql.extensions": "",
+    "spark.sql.catalog.spark_catalog": "",
+    "spark.sql.session.timeZone": "",
+    "spark.sql.ansi.enabled": "",
+    "spark.sql.files.ignoreMissingFiles": "",
+    "spark.sql.files.ignoreCorruptFiles": "",
+    "spark.master": "spark.master",
+    "spark.driver.memory": "spark.driver_memory",
+    "spark.jars": "spark.jars",
+    "spark.pyspark.python": "spark.python",
+}
+_DEPLOY_MODE = "spark.submit.deployMode"
+# What the start of a Spark Connect server decides.
+_OF_THE_SERVER = ("driver_memory", "python", "jars")
 
 
 def count_bytes(size: str) -> int:
@@ -45,10 +73,6 @@ SizeLimit = Annotated[
 ]
 
 
-_LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
-_UNIT_MICROS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
-
-
 def _require_log_span(value: Any) -> Any:
     if isinstance(value, str) and _LOG_SPAN.fullmatch(value):
         return value
@@ -63,34 +87,6 @@ LogSpan = Annotated[
 def count_micros(span: str) -> int:
     """Returns the microseconds of a time such as `30d`."""
     return int(span[:-1]) * _UNIT_MICROS[span[-1]]
-
-
-_HOST = r"[A-Za-z0-9.-]+:[1-9]\d*"
-_CONNECT = r"sc://[A-Za-z0-9.-]+(:[1-9]\d*)?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
-_MASTER = (
-    rf"({_CONNECT}|local(\[(\*|[1-9]\d*)\])?|local-cluster\[\d+,\d+,\d+\]|spark://{_HOST}(,{_HOST})*|yarn|k8s://\S+)"
-)
-_FORMS = (
-    "local, local[N], local[*], local-cluster[N,CORES,MEMORY], spark://host:port (,host:port), yarn, k8s://URL "
-    "or sc://host:port"
-)
-
-# Settings by which a job reads every row, finds Delta, compares times and fails a check; those that have a key of their
-# own.
-_OWN = {
-    "spark.sql.extensions": "",
-    "spark.sql.catalog.spark_catalog": "",
-    "spark.sql.session.timeZone": "",
-    "spark.sql.ansi.enabled": "",
-    "spark.sql.files.ignoreMissingFiles": "",
-    "spark.sql.files.ignoreCorruptFiles": "",
-    "spark.master": "spark.master",
-    "spark.driver.memory": "spark.driver_memory",
-    "spark.jars": "spark.jars",
-    "spark.pyspark.python": "spark.python",
-}
-
-_DEPLOY_MODE = "spark.submit.deployMode"
 
 
 def is_one_process(master: str) -> bool:
@@ -226,10 +222,6 @@ class SparkConfig(StrictModel):
     def above_bytes(self) -> int:
         """The number of bytes up to which a step runs without Spark; 0: every step with rows uses Spark."""
         return count_bytes(self.above)
-
-
-# What the start of a Spark Connect server decides.
-_OF_THE_SERVER = ("driver_memory", "python", "jars")
 
 
 def check_spark(document: YamlDocument) -> Iterator[ConfigProblem]:

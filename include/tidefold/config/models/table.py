@@ -27,6 +27,19 @@ _TYPE = {
     ],
     "description": "type of the column's values",
 }
+_SPAN = re.compile(r"([1-9]\d{0,8})([smhd])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+# Apache Paimon's name of an engine -> ours. Ledgers, messages and reports have ours.
+_PAIMON = {
+    "deduplicate": Engine.LAST,
+    "first-row": Engine.FIRST,
+    "partial-update": Engine.PARTIAL,
+    "aggregation": Engine.AGGREGATE,
+}
+# Changes that only an edited configuration makes, and those that records can ask for as well.
+_Configured: TypeAlias = Literal["evolve", "freeze"]
+_Brought: TypeAlias = Literal["evolve", "quarantine", "freeze"]
+_Added: TypeAlias = Literal["stop", "evolve", "quarantine", "freeze"]
 
 
 def _type(value: Any) -> Any:
@@ -85,10 +98,6 @@ ColumnValue = Annotated[
 ]
 
 
-_SPAN = re.compile(r"([1-9]\d{0,8})([smhd])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
 class GroupEntry(StrictModel):
     """Columns that a partial update sets together."""
 
@@ -96,15 +105,6 @@ class GroupEntry(StrictModel):
     order: list[Text] = Field(
         default=[], description="columns that decide whether they are newer than the stored values"
     )
-
-
-# Apache Paimon's name of an engine -> ours. Ledgers, messages and reports have ours.
-_PAIMON = {
-    "deduplicate": Engine.LAST,
-    "first-row": Engine.FIRST,
-    "partial-update": Engine.PARTIAL,
-    "aggregation": Engine.AGGREGATE,
-}
 
 
 def _read_engine(value: Any) -> Any:
@@ -198,12 +198,6 @@ OrderValue = Annotated[
     BeforeValidator(_ordering),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
-
-
-# Changes that only an edited configuration makes, and those that records can ask for as well.
-_Configured: TypeAlias = Literal["evolve", "freeze"]
-_Brought: TypeAlias = Literal["evolve", "quarantine", "freeze"]
-_Added: TypeAlias = Literal["stop", "evolve", "quarantine", "freeze"]
 
 
 class SchemaEntry(StrictModel):

@@ -13,6 +13,12 @@ from tidefold.domain.snapshot.transitions import require_snapshot
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import ConflictError, InvalidInputError
 
+# A longer run is compacted in parts of this size, since a part is held in memory.
+_COMPACTED_BYTES = 128 << 20
+# The engines for which a compaction leaves out changes. The others need each change: `partial` its place for each
+# column, `aggregate` its value, `history` and `append` its row. Their change sets are merged and keep all changes.
+REDUCING = (Engine.LAST, Engine.FIRST)
+
 
 @dataclass(frozen=True, slots=True)
 class LogRetention:
@@ -225,13 +231,6 @@ def forget_garbage(state: LogState, paths: Iterable[str]) -> LogState:
     gone = set(paths)
     left = tuple(path for path in state.garbage if path not in gone)
     return state if left == state.garbage else replace(state, garbage=left)
-
-
-# A longer run is compacted in parts of this size, since a part is held in memory.
-_COMPACTED_BYTES = 128 << 20
-# The engines for which a compaction leaves out changes. The others need each change: `partial` its place for each
-# column, `aggregate` its value, `history` and `append` its row. Their change sets are merged and keep all changes.
-REDUCING = (Engine.LAST, Engine.FIRST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,12 @@ from tidefold.domain.table.table_spec import VERSION
 from tidefold.domain.wording import in_units
 from tidefold.errors import InvalidInputError, RefusedError
 
+NAMED_KIND = "the configuration or the call names this kind"
+# `auto` accepts this many times the bytes of an incremental snapshot for a full one, which needs no other snapshot.
+_WORTH = 2
+# Deletion vectors mark at most this share of the rows of a file.
+MARKED_SHARE = 0.15
+
 
 class RestoreMode(StrEnum):
     """What a restore does with the changes after the snapshot.
@@ -371,13 +377,6 @@ class KindDecision:
 
     kind: SnapshotKind
     because: str
-
-
-NAMED_KIND = "the configuration or the call names this kind"
-# `auto` accepts this many times the bytes of an incremental snapshot for a full one, which needs no other snapshot.
-_WORTH = 2
-# Deletion vectors mark at most this share of the rows of a file.
-MARKED_SHARE = 0.15
 
 
 def select_kind(

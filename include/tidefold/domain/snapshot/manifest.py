@@ -16,6 +16,19 @@ from tidefold.domain.source_progress import SourceProgress
 from tidefold.domain.table.types import FIRST, Schema
 from tidefold.errors import CorruptError, TidefoldError
 
+_COUNT, _KEYS = "leftOut", "leftOutKeys"
+# A manifest, and each file of it, names so many of the keys that are left out.
+NAMED = 10
+# The description. It is written last; a folder without it is no savepoint.
+DESCRIPTION = "savepoint.json"
+# The mark of an unfinished savepoint: written first, removed last.
+BEGUN = "savepoint.begun"
+ROWS, BESIDE = "rows", "beside"
+# The folders of a savepoint of either kind.
+FOLDERS = f"_data|_delta_log|{ROWS}|{BESIDE}"
+DELTA_LOG = "_delta_log/00000000000000000000.json"
+_PART = re.compile(rf"({ROWS}/part|{BESIDE}/{BESIDE})-\d{{5}}\.parquet")
+
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
@@ -55,11 +68,6 @@ class DataFile:
     def is_within(self, bucket: KeyGroups) -> bool:
         """Whether all rows of the file belong to the bucket."""
         return bucket.first <= self.key_groups.first and self.key_groups.last <= bucket.last
-
-
-_COUNT, _KEYS = "leftOut", "leftOutKeys"
-# A manifest, and each file of it, names so many of the keys that are left out.
-NAMED = 10
 
 
 def as_hidden(file: DataFile, count: int, listed: Sequence[str]) -> DataFile:
@@ -163,17 +171,6 @@ class Manifest:
     def bytes_written(self) -> int:
         """The bytes that the snapshot added: new files and copied files."""
         return sum(f.bytes for f in self.files if not f.carried) + self.bytes_copied
-
-
-# The description. It is written last; a folder without it is no savepoint.
-DESCRIPTION = "savepoint.json"
-# The mark of an unfinished savepoint: written first, removed last.
-BEGUN = "savepoint.begun"
-ROWS, BESIDE = "rows", "beside"
-# The folders of a savepoint of either kind.
-FOLDERS = f"_data|_delta_log|{ROWS}|{BESIDE}"
-DELTA_LOG = "_delta_log/00000000000000000000.json"
-_PART = re.compile(rf"({ROWS}/part|{BESIDE}/{BESIDE})-\d{{5}}\.parquet")
 
 
 @dataclass(frozen=True, slots=True)

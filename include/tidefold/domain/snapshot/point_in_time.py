@@ -24,6 +24,8 @@ from tidefold.errors import CorruptError, RefusedError
 
 # Change sets with `after` < sqn <= `to`.
 _Span = tuple[int, int]
+_SECOND = 1_000_000
+UNDATED_HINT = "if a timestamp column orders the log, set `source: {commit_time: COLUMN}` for files that land later"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +118,6 @@ def _within(state: LogState, spans: Sequence[_Span]) -> tuple[ChangeSet, ...] | 
         if reached != to:
             return None
     return tuple(inside)
-
-
-_SECOND = 1_000_000
-UNDATED_HINT = "if a timestamp column orders the log, set `source: {commit_time: COLUMN}` for files that land later"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,11 @@ from tidefold.domain.table.types import (
 )
 from tidefold.errors import RefusedError
 
+# Encodings that can read one text, or one number, as different values; and pairs of them that read both alike.
+_ALIKE = ({"days", "micros", "millis", "seconds", "nanos", "any"}, {"base64", "base64url", "hex", "string", "any"})
+_SAME = ({"days", "any"}, {"micros", "any"}, {"string", "any"})
+_WORDS = ("op.upsert", "op.delete", "op.ignore")
+
 
 class Policy(StrEnum):
     """How tidefold handles a change of a schema.
@@ -40,10 +45,6 @@ class Policy(StrEnum):
     FREEZE = "freeze"
 
 
-# Encodings that can read one text, or one number, as different values; and pairs of them that read both alike.
-_ALIKE = ({"days", "micros", "millis", "seconds", "nanos", "any"}, {"base64", "base64url", "hex", "string", "any"})
-_SAME = ({"days", "any"}, {"micros", "any"}, {"string", "any"})
-_WORDS = ("op.upsert", "op.delete", "op.ignore")
 # Policies under which the configuration may make a change.
 _MADE = (Policy.STOP, Policy.EVOLVE)
 

@@ -22,6 +22,15 @@ MAX_KEY_GROUPS = 32768
 _COLUMN = re.compile(r"[^\W_]\w{0,127}")
 # Code, place within the description of the log, what is wrong there, hint.
 Mistake: TypeAlias = tuple[str, tuple[str | int, ...], str, str]
+# Types whose values are compared as whole numbers.
+ORDER_TYPES = ("int", "long", "date", "timestamp")
+_NUMBERS, _WHOLE = ("int", "long", "decimal"), ("int", "long")
+# Function -> the types that it takes; none: every one. The order of what comes does not matter to `_COMMUTING` ones.
+FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "sum": _NUMBERS, "product": _WHOLE, "min": (), "max": (), "count": _WHOLE, "bool_and": ("boolean",),
+    "bool_or": ("boolean",), "first": (), "last": (), "list": ("array",),
+}  # fmt: skip
+_COMMUTING = ("sum", "product", "min", "max", "count", "bool_and", "bool_or")
 
 
 def check(shape: TableSpec, orders: Collection[str]) -> None:
@@ -124,17 +133,6 @@ def _spread(shape: TableSpec) -> Iterator[Mistake]:
 def _format_place(place: tuple[str | int, ...]) -> str:
     first, *rest = place
     return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
-
-
-# Types whose values are compared as whole numbers.
-ORDER_TYPES = ("int", "long", "date", "timestamp")
-_NUMBERS, _WHOLE = ("int", "long", "decimal"), ("int", "long")
-# Function -> the types that it takes; none: every one. The order of what comes does not matter to `_COMMUTING` ones.
-FUNCTIONS: dict[str, tuple[str, ...]] = {
-    "sum": _NUMBERS, "product": _WHOLE, "min": (), "max": (), "count": _WHOLE, "bool_and": ("boolean",),
-    "bool_or": ("boolean",), "first": (), "last": (), "list": ("array",),
-}  # fmt: skip
-_COMMUTING = ("sum", "product", "min", "max", "count", "bool_and", "bool_or")
 
 
 def merge_mistakes(shape: TableSpec) -> Iterator[Mistake]:

@@ -33,6 +33,28 @@ _DECIMAL = re.compile(r"decimal\(([1-9]\d?),(\d\d?)\)", re.ASCII)
 _ARRAY = re.compile(r"array<(.+)>")
 # Equal values of these have several texts or none, or none that people can type.
 _NO_KEY = ("float", "double", "binary", "array")
+# How a source may write values of a type; the first is what Debezium does when nothing else is configured.
+_ENCODINGS = {
+    "boolean": ("boolean", "number", "any"),
+    "int": ("number", "any"),
+    "long": ("number", "any"),
+    "float": ("number", "any"),
+    "double": ("number", "any"),
+    "decimal": ("base64", "string", "number", "any"),
+    "string": ("text", "json", "decimal", "days", "micros", "millis", "nanos"),
+    "date": ("days", "iso", "any"),
+    "timestamp": ("micros", "millis", "seconds", "nanos", "iso", "any"),
+    "binary": ("base64", "base64url", "hex"),
+}
+# A decimal in base64 has no scale: the configuration promises the one of the source's column.
+_PROMISE = re.compile(r"base64\((\d\d?)\)", re.ASCII)
+# Digits before the point that every value of the type fits in.
+_DIGITS = {"int": 10, "long": 19}
+_WIDER = {("int", "long"), ("float", "double"), ("date", "timestamp")}
+# Types whose values have no one text.
+_NO_TEXT = ("binary", "array")
+# The schema of a log whose columns never changed.
+FIRST = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +94,6 @@ def canonical(text: str) -> str:
     return text.replace(" ", "")
 
 
-# How a source may write values of a type; the first is what Debezium does when nothing else is configured.
-_ENCODINGS = {
-    "boolean": ("boolean", "number", "any"),
-    "int": ("number", "any"),
-    "long": ("number", "any"),
-    "float": ("number", "any"),
-    "double": ("number", "any"),
-    "decimal": ("base64", "string", "number", "any"),
-    "string": ("text", "json", "decimal", "days", "micros", "millis", "nanos"),
-    "date": ("days", "iso", "any"),
-    "timestamp": ("micros", "millis", "seconds", "nanos", "iso", "any"),
-    "binary": ("base64", "base64url", "hex"),
-}
-
-
-# A decimal in base64 has no scale: the configuration promises the one of the source's column.
-_PROMISE = re.compile(r"base64\((\d\d?)\)", re.ASCII)
-
-
 def parse_promised_scale(encoding: str) -> int | None:
     """The scale that `base64(2)` promises for decimals; None: the encoding promises none."""
     promise = _PROMISE.fullmatch(encoding)
@@ -100,13 +103,6 @@ def parse_promised_scale(encoding: str) -> int | None:
 def encodings_of(type_: Type) -> tuple[str, ...]:
     """The names of the encodings that values of a type can have; those of an array are its elements'."""
     return encodings_of(type_.element) if type_.element else _ENCODINGS.get(type_.name, ())
-
-
-# Digits before the point that every value of the type fits in.
-_DIGITS = {"int": 10, "long": 19}
-_WIDER = {("int", "long"), ("float", "double"), ("date", "timestamp")}
-# Types whose values have no one text.
-_NO_TEXT = ("binary", "array")
 
 
 def widens(old: str, new: str) -> bool:
@@ -218,10 +214,6 @@ _PARSE: dict[str, Callable[[str, Type], Any]] = {
     "date": lambda text, _: date.fromisoformat(text),
     "timestamp": _timestamp,
 }
-
-
-# The schema of a log whose columns never changed.
-FIRST = 1
 
 
 @dataclass(frozen=True, slots=True)

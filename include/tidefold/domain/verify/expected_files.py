@@ -20,6 +20,9 @@ from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.retention.log_bounds import with_files
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 
+# After this time a proof or a drill is reported as old. No decision depends on it.
+OLD_AFTER = timedelta(days=35)
+
 
 class FileRole(StrEnum):
     """What of a log a file is."""
@@ -265,13 +268,6 @@ def damages(file: StoredFile, copies: Iterable[Copy]) -> list[Damage]:
     ]
 
 
-# The files of a log are on a ring, by the sha256 of their names. A round goes once around the ring, a share in each
-# run. New files can be anywhere on the ring, so they never prevent the end of a round.
-
-# After this time a proof or a drill is reported as old. No decision depends on it.
-OLD_AFTER = timedelta(days=35)
-
-
 @dataclass(frozen=True, slots=True)
 class ReaderProof:
     """What Delta's reader on Spark returned of a published snapshot.
@@ -352,6 +348,8 @@ class ScrubChoice:
     bytes: int
 
 
+# The files of a log are on a ring, by the sha256 of their names. A round goes once around the ring, a share in each
+# run. New files can be anywhere on the ring, so they never prevent the end of a round.
 def place_on_ring(name: str) -> str:
     """Returns the position of a file on the ring."""
     return hashlib.sha256(name.encode()).hexdigest()

@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 
 # The sort and its result take about this many times the bytes of the changes.
 _TIMES = 4
+RowNumbers = npt.NDArray[np.int64]
+_WIDTHS = {32: pa.int32(), 64: pa.int64()}
+# A tie is two changes of one key with the same order and other content. The later place counts. A tie among changes is
+# found by SQL. A tie of a change with the row of the base is a mark beside the merged row, as a value that was not
+# sent is. The marks are removed while the rows are read.
+TIED = "tied"
+# This many are listed by name. The others are only counted.
+LISTED = 20
+_DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
+MARKS = (UNRESOLVED, TIE, ALIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +106,6 @@ def _has_ties(ordered: pa.Table, ends: npt.NDArray[np.bool_], shape: TableSpec) 
     if not orders or shape.order == ARRIVAL:
         return False
     return not bool(np.all(ends | _changing(ordered, orders)))
-
-
-RowNumbers = npt.NDArray[np.int64]
 
 
 def rows_of(batch: pa.RecordBatch, keys: pa.Table) -> RowNumbers:
@@ -176,9 +183,6 @@ def _order(keys: pa.Table, chosen: RowNumbers) -> RowNumbers:
     return np.asarray(pc.sort_indices(ordered, [(name, "ascending") for name in keys.column_names]).to_numpy())
 
 
-_WIDTHS = {32: pa.int32(), 64: pa.int64()}
-
-
 def _is_numeric(type_: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(type_) or pa.types.is_temporal(type_)) and type_.bit_width in _WIDTHS
 
@@ -201,16 +205,6 @@ class _KeyOrder:
     def after(self, key: tuple[Any, ...], start: int) -> int:
         """Returns the number of the first row from `start` on that comes after the key."""
         return bisect_right(range(self._table.num_rows), key, lo=start, key=self._key)
-
-
-# A tie is two changes of one key with the same order and other content. The later place counts. A tie among changes is
-# found by SQL. A tie of a change with the row of the base is a mark beside the merged row, as a value that was not
-# sent is. The marks are removed while the rows are read.
-TIED = "tied"
-# This many are listed by name. The others are only counted.
-LISTED = 20
-_DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
-MARKS = (UNRESOLVED, TIE, ALIVE)
 
 
 @dataclass(slots=True)

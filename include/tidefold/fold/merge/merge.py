@@ -45,6 +45,12 @@ from tidefold.fold.merge.engines.statements import key_list, order
 from tidefold.fold.plan import FoldTask, Input, Recipe, RewriteAction
 
 _UNFIT = ("Out of Range Error", "Conversion Error")
+# The deleted rows of the large file, and the rows in the small one, are at most MARKED_SHARE of its rows. A rewrite
+# costs about ten times as much a row as a search for keys, and readers pay for every deleted row.
+# The Delta log and the manifest contain the vectors and are read whole. So the vector of a file has at most about
+# 26,000 scattered places, and all vectors of a snapshot have four million.
+_LONGEST, _ALL = 64 << 10, 8 << 20
+_BATCH_ROWS = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +242,6 @@ def list_left_out(beside: pa.Table, shape: TableSpec) -> ListedKeys:
 
 # The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too
 # large, the fold writes the whole bucket again (decision 0021).
-
-# The deleted rows of the large file, and the rows in the small one, are at most MARKED_SHARE of its rows. A rewrite
-# costs about ten times as much a row as a search for keys, and readers pay for every deleted row.
-# The Delta log and the manifest contain the vectors and are read whole. So the vector of a file has at most about
-# 26,000 scattered places, and all vectors of a snapshot have four million.
-_LONGEST, _ALL = 64 << 10, 8 << 20
-_BATCH_ROWS = 262_144
-
-
 def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     """Returns the file whose rows should be marked instead of rewritten; None: there is none."""
     plan, shown = task.plan, [one for one in recipe.base if not one.file.hidden]

@@ -25,6 +25,7 @@ _TEMPLATE = "report.html.j2"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # Limits the page, so that a browser opens it at once. verdict.json has all of them.
 _SHOWN = 300
+FORMAT = 3
 
 
 def render(judgement: ValidationResult) -> str:
@@ -100,9 +101,6 @@ def _change(rows: int, base_rows: int | None) -> str:
     difference = rows - base_rows
     share = f" ({difference / base_rows:+.1%})" if base_rows else ""
     return f"{difference:+,}{share}"
-
-
-FORMAT = 3
 
 
 class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

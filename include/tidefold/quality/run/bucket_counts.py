@@ -43,6 +43,15 @@ if TYPE_CHECKING:
 # statistics in its log. If its schema declares a column NOT NULL, Spark replaces `IS NULL` by false, so a null
 # key would pass.
 JUDGE_AGAIN = "`tidefold step abort` the snapshot and materialize again; the published table is untouched."
+# The table that all queries read.
+TABLE = "tidefold_rows"
+# Of one task; above it DuckDB writes to the worker's disk.
+_MEMORY = 512 << 20
+# A task takes several shares up to so many rows.
+_TASK_ROWS = 500_000
+UNIQUE = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
+# Answers queries over the rows of a snapshot.
+CountRows = Callable[[Sequence[Query]], Sequence[CountRow]]
 
 
 def check_files(store: Store, manifest: Manifest) -> None:
@@ -120,19 +129,6 @@ def _compare(manifest: Manifest, where: str, wanted: dict[str, int], present: di
             f"files. The first is `{differing[0]}`.",
             hint=JUDGE_AGAIN,
         )
-
-
-# The table that all queries read.
-TABLE = "tidefold_rows"
-# Of one task; above it DuckDB writes to the worker's disk.
-_MEMORY = 512 << 20
-# A task takes several shares up to so many rows.
-_TASK_ROWS = 500_000
-UNIQUE = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
-
-
-# Answers queries over the rows of a snapshot.
-CountRows = Callable[[Sequence[Query]], Sequence[CountRow]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,24 +32,10 @@ _log = logging.getLogger(__name__)
 _TURNS = 20
 _FORMAT = 3
 _LIBRARIES = ("duckdb", "great_expectations", "pyarrow", "sqlalchemy")
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query that returns one row of counts.
-
-    values: of its parameters.
-    """
-
-    sql: str
-    values: tuple[Any, ...]
-
-
 # The counts of a query, in order. None: there was no row to sum.
 CountRow = tuple[int | None, ...]
 # The counts of some queries.
 Counts = tuple[CountRow, ...]
-
 # What Great Expectations writes for the catalogue, with one mark for each name. Only these counts are subtracted.
 _NAME = re.compile(r'"(?:[^"]|"")*"')
 _SUM = re.compile(r'sum\(CASE WHEN \(((?:(?! THEN )[^\'])*)\) THEN \$(\d+) ELSE \$(\d+) END\) AS "')
@@ -64,6 +50,17 @@ _DUPLICATES = re.compile(
     r'FROM \(SELECT (?:", )+count\(\*\) OVER \(PARTITION BY "(?:, ")*\) AS " '
     rf'FROM {_KEPT}\) AS "\) AS "\) AS "'
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that returns one row of counts.
+
+    values: of its parameters.
+    """
+
+    sql: str
+    values: tuple[Any, ...]
 
 
 def _form_of(query: Query) -> str:

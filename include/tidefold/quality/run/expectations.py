@@ -28,12 +28,52 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
 
+_log = logging.getLogger(__name__)
+
 # Great Expectations imports every library that it finds. The clients of object stores, which judging never uses, are
 # hidden from that import. Libraries of single expectations (statistics, charts, Spark's machine learning) are loaded
 # when they are needed.
 _HIDDEN = ("pyspark.ml", "boto3", "botocore")
 _LATER = frozenset({"scipy.stats", "altair"})
 _one_at_a_time = threading.RLock()
+# Great Expectations returns results in its own order. This mark in an expectation's meta identifies its check.
+_POSITION = "tidefold_check"
+# Counts of bad rows without any of their values: all of them come from one aggregation.
+_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
+# Each check with samples reads the rows again.
+_SAMPLED = 20
+_SEVERITY = {Severity.FAIL: "critical", Severity.WARN: "warning"}
+_NOUN = {
+    "expect_column_values_to_be_unique": "duplicate",
+    "expect_compound_columns_to_be_unique": "duplicate",
+    "expect_column_values_to_not_be_null": "null",
+}
+# A token is an escape, a class of characters, a quantifier, a group, an anchor, or one plain character.
+_TOKEN = re.compile(
+    r"""
+    (?P<escape>\\.)
+  | (?P<class>\[\^?(?:[^\[\]\\&^]|\\[\\\-\]\[.^$*+?(){}|/dDwW])+\])
+  | (?P<repeat>[*+?]|\{\d{1,3}(?:,\d{0,3})?\})
+  | (?P<group>\(\?:|\((?!\?)|\)|\|)
+  | (?P<anchor>[\^$])
+  | (?P<any>\.)
+  | (?P<plain>[^\\\[\](){}*+?|^$.])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# Java ends a line at more characters than RE2, and lets `$` match before the last one.
+_NO_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
+_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
+_ESCAPES = {
+    **{f"\\{c}": f"\\{c}" for c in "\\-][.^$*+?(){}|/dDwW"},
+    r"\t": r"\t",
+    r"\n": r"\n",
+    r"\r": r"\r",
+    r"\s": r"[ \t\n\x0B\f\r]",
+    r"\S": r"[^ \t\n\x0B\f\r]",
+    r"\A": r"\A",
+    r"\z": r"\z",
+}
 
 
 def load() -> None:
@@ -94,21 +134,6 @@ def _load_later() -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-
-
-_log = logging.getLogger(__name__)
-# Great Expectations returns results in its own order. This mark in an expectation's meta identifies its check.
-_POSITION = "tidefold_check"
-# Counts of bad rows without any of their values: all of them come from one aggregation.
-_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
-# Each check with samples reads the rows again.
-_SAMPLED = 20
-_SEVERITY = {Severity.FAIL: "critical", Severity.WARN: "warning"}
-_NOUN = {
-    "expect_column_values_to_be_unique": "duplicate",
-    "expect_compound_columns_to_be_unique": "duplicate",
-    "expect_column_values_to_not_be_null": "null",
-}
 
 
 def evaluate(
@@ -255,34 +280,6 @@ def not_computed(what: str, why: str) -> TidefoldError:
     condition = re.search(r"\[[A-Z][A-Z_.]+\] .*", why)
     line = clip_text(" ".join((condition[0] if condition else why).split()))
     return TidefoldError("CHECK_NOT_COMPUTED", f"The quality check `{what}` could not be computed: {line}")
-
-
-# A token is an escape, a class of characters, a quantifier, a group, an anchor, or one plain character.
-_TOKEN = re.compile(
-    r"""
-    (?P<escape>\\.)
-  | (?P<class>\[\^?(?:[^\[\]\\&^]|\\[\\\-\]\[.^$*+?(){}|/dDwW])+\])
-  | (?P<repeat>[*+?]|\{\d{1,3}(?:,\d{0,3})?\})
-  | (?P<group>\(\?:|\((?!\?)|\)|\|)
-  | (?P<anchor>[\^$])
-  | (?P<any>\.)
-  | (?P<plain>[^\\\[\](){}*+?|^$.])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-# Java ends a line at more characters than RE2, and lets `$` match before the last one.
-_NO_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
-_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
-_ESCAPES = {
-    **{f"\\{c}": f"\\{c}" for c in "\\-][.^$*+?(){}|/dDwW"},
-    r"\t": r"\t",
-    r"\n": r"\n",
-    r"\r": r"\r",
-    r"\s": r"[ \t\n\x0B\f\r]",
-    r"\S": r"[^ \t\n\x0B\f\r]",
-    r"\A": r"\A",
-    r"\z": r"\z",
-}
 
 
 def translate_regex(pattern: str) -> str | None:

@@ -35,6 +35,13 @@ from tidefold.quality.suite.check import (
     Types,
 )
 
+# What some keys have, and the next step.
+_COUNTS = {
+    "ties": ("have different changes of one order: the later arrival counts", "Add a column or `file` to `order`"),
+    "left_out": ("have no row: a value was not sent, and no earlier row has it", "`tidefold status` names them"),
+}
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True, slots=True)
 class DriftInputs:
@@ -83,13 +90,6 @@ def judge_refused(check: Check) -> CheckResult:
     detail = f"{' and '.join(parts)}: their rows may be missing or stale. {advice.rstrip('.')}"
     counts = replace(check, kwargs={name: value for name, value in check.kwargs.items() if name != "advice"})
     return result(counts, False, observed=share if refused else parts[0], detail=detail)
-
-
-# What some keys have, and the next step.
-_COUNTS = {
-    "ties": ("have different changes of one order: the later arrival counts", "Add a column or `file` to `order`"),
-    "left_out": ("have no row: a value was not sent, and no earlier row has it", "`tidefold status` names them"),
-}
 
 
 def judge_count(check: Check) -> CheckResult:
@@ -232,7 +232,6 @@ def judge_references(check: Check, rows: JudgedRows, target: Target | None, key:
     return replace(judged, unexpected=int(unexpected), sample=sample, keys=keys)
 
 
-_T = TypeVar("_T")
 # Key: the log, and whether a staged snapshot counts too.
 Targets = Mapping[tuple[str, bool], Target]
 

@@ -25,6 +25,9 @@ CATEGORIES = 1000
 _GREATEST = 1.7976931348623157e308
 TIMES = ("date", "timestamp")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Columns whose statistics are wanted. True: with their distribution.
+Wanted = Mapping[str, bool]
+_DRIFTS = (SUM_DRIFT, MEAN_DRIFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,6 @@ class RowStatistics:
         if stored is None or stored.type != types[column]:
             return False
         return not shape or not stored.count or bool(stored.quantiles or stored.categories)
-
-
-# Columns whose statistics are wanted. True: with their distribution.
-Wanted = Mapping[str, bool]
-_DRIFTS = (SUM_DRIFT, MEAN_DRIFT)
 
 
 def find_wanted_columns(checks: Iterable[Check], compared_only: bool = False) -> dict[str, bool]:

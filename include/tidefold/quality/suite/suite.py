@@ -48,6 +48,10 @@ _SIZE_LIMIT = 16 << 20
 _RESERVED = ("batch_id", "result_format", "catch_exceptions", "meta", "id", "severity")
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
 _LONGEST_NAME = 80
+# A part of the hash. It rises when the meaning of a built-in check changes.
+_BUILT_IN = 3
+# Refused records are missing or stale rows. One in a hundred is more than a few bad records.
+MAX_REFUSED = 0.01
 
 
 def _require_line(name: str) -> str:
@@ -210,12 +214,6 @@ def read_suite_file(path: Path, context: SuiteContext) -> tuple[Check, ...]:
     if problems:
         raise config_error(path, [replace(p, code="SUITE_INVALID") for p in problems])
     return checks
-
-
-# A part of the hash. It rises when the meaning of a built-in check changes.
-_BUILT_IN = 3
-# Refused records are missing or stale rows. One in a hundred is more than a few bad records.
-MAX_REFUSED = 0.01
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ _TIMES = ("T%H-%M-%S", "T%H:%M:%S", "T%H%M%S", "T%H-%M", "T%H:%M", "T%H%M", "")
 _ISO = ("%Y%m%d-%H%M%S%f", *(f"{date}{time}" for time in _TIMES for date in ("%Y-%m-%d", "%Y%m%d", "%d.%m.%Y")))
 # Digits after a date are a part number or a time. That decides whether files are one extract.
 _UNCLEAR = re.compile(r"T\d|[-_.]?(\d{4}|\d\d?(h|am|pm)\b|\d\d[-_:.]\d\d[-_:.]\d\d)|.*\bhour=\d", re.IGNORECASE)
+# In one extract, deletes come before the rows.
+DELETE_RANK, ROW_RANK = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +150,6 @@ class ExtractOptions(msgspec.Struct, frozen=True):
     max_deletes: float = 0.2
     accept: tuple[str, ...] = ()
     date_format: str | None = None
-
-
-# In one extract, deletes come before the rows.
-DELETE_RANK, ROW_RANK = 0, 1
 
 
 class FileFormat(Source, Protocol):

@@ -41,6 +41,9 @@ from tidefold.typed_json import convert_value
 _NEAR = 0.75
 # Columns that usually say whether a row is an upsert or a delete.
 _OPERATION = re.compile(r"_*(op|op_?type|operation|cdc_?op(eration)?|change_?type)", re.IGNORECASE)
+DELIMITERS = (",", ";", "\t", "|")
+# No row is longer than this.
+_BLOCK = 16 << 20
 
 
 class AnyFiles:
@@ -216,11 +219,6 @@ def number_rows(tables: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, ra
     for batch in tables:
         yield pa.Table.from_batches([batch]), range(end + 1, end + 1 + batch.num_rows)
         end += batch.num_rows
-
-
-DELIMITERS = (",", ";", "\t", "|")
-# No row is longer than this.
-_BLOCK = 16 << 20
 
 
 class CsvRules(Rules, frozen=True, kw_only=True):

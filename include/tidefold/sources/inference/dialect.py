@@ -34,6 +34,8 @@ _WORD = re.compile(rb"[A-Za-z\x80-\xff]+")
 _HIGH = re.compile(rb"[\x80-\xff]")
 _HIGH_PAIR = re.compile(rb"[\x80-\xff]{2}")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_KNOWN = (*Json.endings, *Csv.endings, *Parquet.endings, ".avro")
+_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +257,6 @@ def _is_header(cells: Sequence[str]) -> bool:
     return not any(cell and _DATA.fullmatch(cell) for cell in first) and len(set(first)) == len(first) and all(first)
 
 
-_KNOWN = (*Json.endings, *Csv.endings, *Parquet.endings, ".avro")
-_BYTES = 1 << 18
 csv.field_size_limit(_BYTES)  # A value may be as long as what is read of its file, as where a quote stays open.
 
 

@@ -45,6 +45,16 @@ _ROWS = 2000
 _AIRBYTE = "_airbyte_data"
 Headers = Mapping[str, Sequence[str]]
 NO_HEADERS: Headers = {}
+# The rows by the name of their file.
+_Parts = Mapping[str, Sequence[Mapping[str, Any]]]
+Found = tuple[tuple[ProposedColumn, ...], _Parts, dict[str, Any], tuple[ProposalQuestion, ...], list[str]]
+_SOURCES: dict[str, type[DebeziumAvro | DebeziumParquet]] = {
+    "debezium-avro": DebeziumAvro,
+    "debezium-parquet": DebeziumParquet,
+}
+_NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)(\.\w+)+", re.ASCII)
+_ENVELOPE = {"op", "source", "after"}
+_UNREADABLE = (OSError, pa.ArrowException, CutShortError, DamagedError)
 
 
 def propose_files(
@@ -86,11 +96,6 @@ def _name_log(directory: Place, folder: PurePosixPath, files: Sequence[LandedFil
     stems = {layout.stem_of(file) for file in files}
     own = stems.pop() if len(stems) == 1 else ""
     return folder.name or own or name_at(directory)
-
-
-# The rows by the name of their file.
-_Parts = Mapping[str, Sequence[Mapping[str, Any]]]
-Found = tuple[tuple[ProposedColumn, ...], _Parts, dict[str, Any], tuple[ProposalQuestion, ...], list[str]]
 
 
 def _propose_folder(
@@ -307,15 +312,6 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
         sampled=f"{kind} table {table}, {len(rows):,} rows sampled.",
         questions=(question,),
     )
-
-
-_SOURCES: dict[str, type[DebeziumAvro | DebeziumParquet]] = {
-    "debezium-avro": DebeziumAvro,
-    "debezium-parquet": DebeziumParquet,
-}
-_NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)(\.\w+)+", re.ASCII)
-_ENVELOPE = {"op", "source", "after"}
-_UNREADABLE = (OSError, pa.ArrowException, CutShortError, DamagedError)
 
 
 def group_typed(

@@ -32,6 +32,18 @@ _RANDOM = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(r"(part|batch|chunk|file|export|dump|full|delta|inc|incremental|snapshot)?[-_.]?\d+|[0-9a-f]{8,}")
+_TOGETHER = 4
+_SUCCESS = "_SUCCESS"
+# The first file of a topic may be empty or cut short.
+_TRIED = 3
+_ENDINGS = {
+    "debezium-json": tuple(Json.endings),
+    "debezium-avro": tuple(f".{one}" for one in DebeziumAvro.extensions),
+    "debezium-parquet": tuple(f".{one}" for one in DebeziumParquet.extensions),
+}
+_NAMED = re.compile(r"(?P<prefix>[\w.-]+)\.transaction(?:\+\d+\+\d+|-\d+-\d+)(?:\.\w+)+", re.ASCII)
+# The connectors whose transactions a set can follow.
+_CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 
 
 def landing_folder(files: Iterable[LandedFile]) -> PurePosixPath:
@@ -70,10 +82,6 @@ def strange_stems(files: Sequence[LandedFile]) -> list[str]:
     return stems if len(stems) > 1 else []
 
 
-_TOGETHER = 4
-_SUCCESS = "_SUCCESS"
-
-
 def choose_sample(files: Sequence[LandedFile]) -> list[LandedFile]:
     """Returns the first, the middle and the last file: deletes and new columns tend to come late.
 
@@ -106,18 +114,6 @@ def find_marker(files: Sequence[LandedFile]) -> str:
             continue
         return _SUCCESS
     return ""
-
-
-# The first file of a topic may be empty or cut short.
-_TRIED = 3
-_ENDINGS = {
-    "debezium-json": tuple(Json.endings),
-    "debezium-avro": tuple(f".{one}" for one in DebeziumAvro.extensions),
-    "debezium-parquet": tuple(f".{one}" for one in DebeziumParquet.extensions),
-}
-_NAMED = re.compile(r"(?P<prefix>[\w.-]+)\.transaction(?:\+\d+\+\d+|-\d+-\d+)(?:\.\w+)+", re.ASCII)
-# The connectors whose transactions a set can follow.
-_CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,19 @@ _encode = msgspec.json.Encoder().encode
 
 is_placeholder = placeholder_of(PLACEHOLDER).is_in
 _Infer = Callable[[str, Sequence[Any]], ProposedColumn]
+# What ExtractNewRecordState adds to a row: the mark of a delete, and parts of the envelope.
+UNWRAPPED = re.compile(r"__(deleted|op|table|db|schema|lsn|scn|txId|gtid|file|pos|ts_[mun]s|(source|transaction)_\w+)")
+# What pandas calls the index of a frame.
+_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
+# Shares of the keys, or of the rows, that a full extract has in common with the next one.
+_HALF, _MOST = 0.5, 0.8
+# Formats whose files can order rows.
+_BY_FILE = ("csv", "json", "parquet")
+_COLUMN = re.compile(r"[^\W_]\w{0,127}")
+_PARTIAL, _COLUMNS = "partial", "columns."
+# An answer to the question of the order.
+_EXTRACT = "extract: full"
+_NO_ZONE = "ASSUMED time_zone = UTC. Reason: its times have no zone. Another zone moves every one of them."
 
 
 def infer_column(name: str, seen: Sequence[Any], infer_plain: _Infer) -> ProposedColumn:
@@ -83,17 +96,6 @@ def _wrap(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"key": {"schema": key_schema, "payload": key} if key_schema and key else key, "value": payload}
 
 
-# What ExtractNewRecordState adds to a row: the mark of a delete, and parts of the envelope.
-UNWRAPPED = re.compile(r"__(deleted|op|table|db|schema|lsn|scn|txId|gtid|file|pos|ts_[mun]s|(source|transaction)_\w+)")
-# What pandas calls the index of a frame.
-_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
-# Shares of the keys, or of the rows, that a full extract has in common with the next one.
-_HALF, _MOST = 0.5, 0.8
-# Formats whose files can order rows.
-_BY_FILE = ("csv", "json", "parquet")
-_COLUMN = re.compile(r"[^\W_]\w{0,127}")
-
-
 @dataclass(frozen=True, slots=True)
 class SampledFeed:
     """Sampled rows of one folder.
@@ -132,12 +134,6 @@ class SampledFeed:
     folder_columns: tuple[ProposedColumn, ...] = ()
     marker: str = ""
     refused: int = 0
-
-
-_PARTIAL, _COLUMNS = "partial", "columns."
-# An answer to the question of the order.
-_EXTRACT = "extract: full"
-_NO_ZONE = "ASSUMED time_zone = UTC. Reason: its times have no zone. Another zone moves every one of them."
 
 
 def propose_rows(feed: SampledFeed) -> ProposedLog:

@@ -52,6 +52,7 @@ _CURRENCY = re.compile(rf"(?=.*\d)[-(]*((\$|€|£|¥|{_CODES}) ?-?[\d.,' ]+|[\d
 
 
 _MARKED = re.compile(r"-?\d[\d.,'\u2019 \u00a0\u202f]*-?")
+_KINDS = {dict: "object", list: "list", str: "text", int: "number", Decimal: "number", bool: "boolean"}
 
 
 def find_spellings(columns: Iterable[Sequence[str | None]]) -> list[Spelling]:
@@ -220,9 +221,6 @@ def column_of_values(name: str, seen: Sequence[Any]) -> ProposedColumn:
         return ProposedColumn(name, "boolean")
     names = ", ".join(sorted(_KINDS.get(kind, kind.__name__) for kind in kinds))
     return ProposedColumn(name, None, f"no type fits what was seen ({names})")
-
-
-_KINDS = {dict: "object", list: "list", str: "text", int: "number", Decimal: "number", bool: "boolean"}
 
 
 def _whole(name: str, values: Sequence[int]) -> ProposedColumn:

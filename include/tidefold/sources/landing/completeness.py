@@ -17,6 +17,8 @@ from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.problems import FileProblem
 
 _FEW = 64
+_PARQUET = b"PAR1"
+_END = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,6 @@ def _whole_ending(stream: BinaryIO, file: LandedFile) -> Ending:
     except streams.DamagedError as error:
         return Ending(0, problem=problems.report_damaged(file.name, str(error)))
     return Ending(file.size)
-
-
-_PARQUET = b"PAR1"
-_END = b"\n"
 
 
 def csv_ending(file: LandedFile, quote: bytes = b'"', escape: bytes = b"") -> Ending:

@@ -25,6 +25,15 @@ from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
 
 # A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
 Place: TypeAlias = str | os.PathLike[str]
+# A sink of Confluent's form writes `<topic>+<partition>+<start offset>.<ext>`: no other name looks like that. The dash
+# form of other sinks, `<topic>-<partition>-<start offset>.<ext>`, looks like a name with a date, such as
+# `orders-2026-11-01.jsonl`. It is used only if the configuration says so. A log keeps the reading of its first file.
+# Aiven's sink adds nothing but `.gz`.
+LINES = ("jsonl", "json", "jsonl.gz", "json.gz", "gz", "jsonl.zst", "json.zst")
+_TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
+# Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
+_PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
+_DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
 
 
 def folder_at(address: Place) -> LandingPlace:
@@ -63,18 +72,6 @@ def explain_table(kind: str) -> str:
     """Returns why the files of such a table are no feed, and the next step."""
     step = "name it as `table:` of a source `delta-cdf` or `delta`" if kind == "Delta" else "export its rows as files"
     return f"{kind} table: its own log says which of its files count, so they are no feed; {step}"
-
-
-# A sink of Confluent's form writes `<topic>+<partition>+<start offset>.<ext>`: no other name looks like that. The dash
-# form of other sinks, `<topic>-<partition>-<start offset>.<ext>`, looks like a name with a date, such as
-# `orders-2026-11-01.jsonl`. It is used only if the configuration says so. A log keeps the reading of its first file.
-
-# Aiven's sink adds nothing but `.gz`.
-LINES = ("jsonl", "json", "jsonl.gz", "json.gz", "gz", "jsonl.zst", "json.zst")
-_TAIL = r"\.(?P<extension>[a-z]+(?:\.[a-z]+)?)"
-# Kafka allows a topic letters, digits and `._-`, so the plus form is never ambiguous.
-_PLUS = re.compile(r"(?P<topic>[\w.-]{1,249})\+(?P<partition>\d{1,9})\+(?P<start>\d{10,18})" + _TAIL, re.ASCII)
-_DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\d{1,18})" + _TAIL, re.ASCII)
 
 
 def read_folders(path: str) -> dict[str, str | None]:

@@ -22,6 +22,10 @@ ReadPages: TypeAlias = Callable[[str], Iterable[Page[T]]]
 
 # So many chains at once, each of at least so many names.
 MOST, EACH = 8, 4000
+# Names relative to the prefix, and their stamps.
+StampPage: TypeAlias = list[tuple[str, Stamp]]
+# The bytes of one read request. Nearly all landed files are smaller.
+BLOCK = 8 << 20
 
 
 class UnsortedListingError(Exception):
@@ -66,12 +70,6 @@ def _list_range(pages: ReadPages[T], after: str, upto: str) -> list[tuple[str, T
             entries.append((name, entry))
             last = name
     return entries
-
-
-# Names relative to the prefix, and their stamps.
-StampPage: TypeAlias = list[tuple[str, Stamp]]
-# The bytes of one read request. Nearly all landed files are smaller.
-BLOCK = 8 << 20
 
 
 class ObjectFolder(ABC):

@@ -20,6 +20,12 @@ from tidefold.sources.landing.streams import BLOCK, CutShortError, DamagedError,
 # from the same beginning. Only the text of a record distinguishes these cases, never its number alone.
 _BEYOND = 1 << 63
 UNREADABLE = (OSError, ValueError, CutShortError, DamagedError, ShrunkError)
+# How many bytes to parse one byte of gzip stands for: Debezium's JSON shrinks 15 to 45 times.
+_GZIP_WEIGHT = 20
+# A task names so many files before its own.
+BEFORE = 64
+# Whether the log had a row under a key before an order.
+Formers = Mapping[tuple[object, ...], Mapping[tuple[int, ...], bool]]
 
 
 class Match(Enum):
@@ -113,14 +119,6 @@ def _has_bytes(file: TakenFile) -> bool:
     except OSError:
         return False
     return not left and digest.hexdigest() == file.checksum
-
-
-# How many bytes to parse one byte of gzip stands for: Debezium's JSON shrinks 15 to 45 times.
-_GZIP_WEIGHT = 20
-# A task names so many files before its own.
-BEFORE = 64
-# Whether the log had a row under a key before an order.
-Formers = Mapping[tuple[object, ...], Mapping[tuple[int, ...], bool]]
 
 
 @dataclass(frozen=True, slots=True)

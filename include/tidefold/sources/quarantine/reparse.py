@@ -37,6 +37,7 @@ from tidefold.typed_json import decode_json
 
 # Refused for their position in the file, which does not change.
 OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
+RoomOf = Callable[[LandedFileRecord], tuple[int, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,6 @@ class SecondLook:
 
 # The complete text of a record, or None; and the offsets between which it must be.
 TextOf = Callable[[Refused], bytes | None]
-RoomOf = Callable[[LandedFileRecord], tuple[int, int | None]]
 
 
 class _Refusals(QuarantineWriter):

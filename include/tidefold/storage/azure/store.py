@@ -21,6 +21,7 @@ from tidefold.storage.store import StoredObject, make_taken_error
 # What one request copies inside Azure.
 COPIED_AT_ONCE = 256 << 20
 _SAS_HOURS = 12
+_PAGE = 1000  # Names in one page of a listing.
 
 
 def put(container: Container, key: str, path: str, data: bytes) -> None:
@@ -104,9 +105,6 @@ class BlockUpload:
 
     def abort(self) -> None:
         """Does nothing: the blocks are invisible, and Azure deletes them."""
-
-
-_PAGE = 1000  # Names in one page of a listing.
 
 
 class AzureStore(ObjectStore):

@@ -37,6 +37,8 @@ _TIMEOUT = ClientTimeout(sock_connect=20, sock_read=60)
 PUT_MARK = "tidefold-put"
 _LOGIN = "google_default"
 _RIGHTS = "the role Storage Object Admin (roles/storage.objectAdmin)"
+# Never emptied. A forked process has no event loop, and must not use the sockets of its parent.
+_clients: dict[tuple[int, GcsEndpoint], tuple[GCSFileSystem, Outage]] = {}
 
 
 class GcsError(Exception):
@@ -69,10 +71,6 @@ class GcsAnswer:
         """Returns the described resource."""
         document: dict[str, Any] = json.loads(self.body)
         return document
-
-
-# Never emptied. A forked process has no event loop, and must not use the sockets of its parent.
-_clients: dict[tuple[int, GcsEndpoint], tuple[GCSFileSystem, Outage]] = {}
 
 
 def _connect(endpoint: GcsEndpoint) -> tuple[GCSFileSystem, Outage]:

@@ -19,6 +19,7 @@ from tidefold.storage.store import StoredObject, make_taken_error
 _KIND = "application/octet-stream"
 # Google's answer to a part that is not the last.
 _MORE = 308
+_PAGE = 1000  # Names in one page of a listing.
 
 
 def _describe(mark: str, **more: str) -> dict[str, object]:
@@ -118,9 +119,6 @@ class ResumableUpload:
         """Deletes the parts. If that fails, they are invisible, and Google deletes them."""
         with suppress(*FAILURES):
             self._bucket.call(lambda session: session.send("delete", self._place))
-
-
-_PAGE = 1000  # Names in one page of a listing.
 
 
 class GcsStore(ObjectStore):

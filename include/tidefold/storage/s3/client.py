@@ -43,6 +43,13 @@ _BLOCK = 8 << 20
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _ABSENT = {"NoSuchKey", "NoSuchBucket", "404", ""}  # "404": a HEAD; "": s3fs looked for a file and for a folder.
 _RIGHTS = "s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload"
+# Never emptied, and not fsspec's own cache: a forked process drops the instances of that one. Each then waits a second
+# (measured) for the event loop of the parent, which does not exist here, and touches the parent's sockets.
+_clients: dict[tuple[int, type[S3FileSystem], S3Endpoint], S3FileSystem] = {}
+_FOLLOWING = {
+    "list_objects_v2": {"ContinuationToken": "NextContinuationToken"},
+    "list_multipart_uploads": {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"},
+}
 
 
 class PatientFileSystem(S3FileSystem):  # type: ignore[misc]
@@ -68,11 +75,6 @@ class Once(PatientFileSystem):
     """s3fs without its own retries: botocore retries, and then the patience of this process decides."""
 
     retries = 1
-
-
-# Never emptied, and not fsspec's own cache: a forked process drops the instances of that one. Each then waits a second
-# (measured) for the event loop of the parent, which does not exist here, and touches the parent's sockets.
-_clients: dict[tuple[int, type[S3FileSystem], S3Endpoint], S3FileSystem] = {}
 
 
 def connect(kind: type[S3FileSystem] = Once) -> S3FileSystem:
@@ -167,12 +169,6 @@ class Bucket(ObjectClient):
         except FAILURES as error:
             raise _storage_error(self.name, error) from error
         return True
-
-
-_FOLLOWING = {
-    "list_objects_v2": {"ContinuationToken": "NextContinuationToken"},
-    "list_multipart_uploads": {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"},
-}
 
 
 def _storage_error(path: str, error: Exception) -> TidefoldError:

@@ -20,6 +20,10 @@ from tidefold.storage.store import StoredObject
 
 COPIED_PART = 512 << 20
 _CONFLICTS = 5
+_AT_ONCE = 1000  # Keys that one delete request may name.
+_PAGE = 1000  # Names in one page of a listing.
+# An upload that was not completed is not an object. It is listed under a name that `delete` recognizes.
+_UNFINISHED = re.compile(r"(?P<path>.+)\.(?P<upload>(?:[0-9a-f]{2})+)\.part", re.DOTALL)
 
 
 def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
@@ -112,12 +116,6 @@ class Multipart:
         """Deletes the parts. If that fails they stay, invisible, and `Store.list(unfinished=True)` lists them."""
         with suppress(*FAILURES):
             self._bucket.call("abort_multipart_upload", **self._upload)
-
-
-_AT_ONCE = 1000  # Keys that one delete request may name.
-_PAGE = 1000  # Names in one page of a listing.
-# An upload that was not completed is not an object. It is listed under a name that `delete` recognizes.
-_UNFINISHED = re.compile(r"(?P<path>.+)\.(?P<upload>(?:[0-9a-f]{2})+)\.part", re.DOTALL)
 
 
 class S3Store(ObjectStore):

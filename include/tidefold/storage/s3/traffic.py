@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# The event loop of s3fs is the only thread that counts.
+_requests: Counter[str] = Counter()
+_bytes = {"sent": 0, "received": 0}
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -33,11 +37,6 @@ class Traffic:
         added = Counter(self.requests)
         added.subtract(earlier.requests)
         return Traffic(dict(+added), self.sent - earlier.sent, self.received - earlier.received)
-
-
-# The event loop of s3fs is the only thread that counts.
-_requests: Counter[str] = Counter()
-_bytes = {"sent": 0, "received": 0}
 
 
 def read_traffic() -> Traffic:

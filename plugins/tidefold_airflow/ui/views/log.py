@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     pass
 
 LISTED = 200
+LISTED_FILES = 100
+_LARGEST_REPORT = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +173,6 @@ def _places(state: LogState) -> list[PartitionProgress]:
             )
         )
     return places
-
-
-LISTED_FILES = 100
-_LARGEST_REPORT = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,9 @@ from tidefold_airflow.ui.responses import hide_unexpected
 
 # The tones of logs that a person should look at.
 _OUT_OF_ORDER = ("bad", "warn")
+LISTED = 50
+LISTED_RECORDS = 100
+_REASON = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,6 @@ def _choose_word(state: SetStatus) -> Word:
     if state.version is None:
         return Word("not published", "calm")
     return Word("up to date", "good") if state.position == state.point else Word("changes wait", "busy")
-
-
-LISTED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +241,6 @@ def _why(state: LogState, snapshot: Snapshot, keep: int | None, base: Snapshot |
     if snapshot == base:
         reasons.append("the oldest backfill begins with it")
     return ", ".join(reasons) or "something that stays is built on it"
-
-
-LISTED_RECORDS = 100
-_REASON = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)

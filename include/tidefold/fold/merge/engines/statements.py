@@ -21,6 +21,9 @@ UNRESOLVED = "_unresolved"
 TIE, ALIVE = "_tie", "_alive"
 # The place of a row without a place: below all others.
 LOWEST = "[]::BIGINT[]"
+# Whether the newest change of a key is an upsert.
+IS_UPSERT = f"_op = {UPSERT}"
+_COUNTS = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM touched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +164,6 @@ def latest(shape: TableSpec, relation: str = "live") -> str:
     return f"SELECT * FROM {relation} QUALIFY row_number() OVER (PARTITION BY {key_list(shape)} ORDER BY {newest}) = 1"
 
 
-# Whether the newest change of a key is an upsert.
-IS_UPSERT = f"_op = {UPSERT}"
-
-
 def append(shape: TableSpec) -> Statements:
     columns = ", ".join(quote_name(column.name) for column in shape.columns)
     newest = ", ".join(place_columns(shape))
@@ -203,9 +202,6 @@ def first(shape: TableSpec) -> Statements:
 
 def _came_first(shape: TableSpec) -> str:
     return "true" if shape.source_ordered else f"base.{ORDER} <= touched._place"
-
-
-_COUNTS = f"SELECT count(*) FILTER (_op = {UPSERT}), count(*) FILTER (_op = {DELETE}) FROM touched"
 
 
 def last(shape: TableSpec) -> Statements:
