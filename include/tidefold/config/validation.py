@@ -41,6 +41,32 @@ _OWNER_TYPES = ("string", "int", "long")
 _REMEMBERING = (Engine.LAST, Engine.PARTIAL, Engine.HISTORY)
 
 
+def check_log(log: str, entry: LogConfig, document: YamlDocument) -> Iterator[ConfigProblem]:
+    """Yields the mistakes of one log whose values have the right types."""
+    place: YamlPath = ("logs", log)
+
+    def problem(code: str, at: YamlPath, message: str, hint: str = "") -> ConfigProblem:
+        here = (*place, *at)
+        return ConfigProblem(code, document.line(here), format_place(here), message, hint)
+
+    try:
+        check_log_id(log)
+    except InvalidInputError as error:
+        yield problem(error.code, (), "cannot be the id of a log.", error.hint)
+    for code, at, message, hint in (
+        *_feeding(entry),
+        *_table_mistakes(entry),
+        *_source_mistakes(entry),
+        *_paths(entry),
+        *_ages(entry),
+        *_owners(entry),
+    ):
+        yield problem(code, at, message, hint)
+    if entry.buckets > entry.key_groups:
+        message = f"({entry.buckets}) is more than `key_groups` ({entry.key_groups})."
+        yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower `buckets`, or raise `key_groups`.")
+
+
 def _source_mistakes(entry: LogConfig) -> Iterator[Mistake]:
     """Yields the mistakes of a log together with its source; each alone is valid."""
     source = entry.source
@@ -73,6 +99,10 @@ def _custom(entry: LogConfig, source: CustomEntry) -> Iterator[Mistake]:
     if source.name not in custom_sources():
         hint = f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}."
         yield "SOURCE_UNKNOWN", ("source", "name"), f"is `{source.name}`, which no installed package provides.", hint
+
+
+def _no_file_order(why: str) -> Mistake:
+    return "ORDER_FILE", ("order",), f"names `file`, but {why}.", "Leave `file` out of `order`."
 
 
 def _commit_time(entry: LogConfig, name: str | None) -> Iterator[Mistake]:
@@ -126,10 +156,6 @@ def _places(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
     if shape.order == COLUMNS and not shape.order_by and not source.extract:
         hint = "Name the columns that order the rows of a key (`order: [updated_at]`), or set `order: file`."
         yield "SOURCE_ORDER", ("order",), "is missing: nothing shows which row of the files is newer.", hint
-
-
-def _no_file_order(why: str) -> Mistake:
-    return "ORDER_FILE", ("order",), f"names `file`, but {why}.", "Leave `file` out of `order`."
 
 
 def _extracts(entry: LogConfig) -> Iterator[Mistake]:
@@ -215,32 +241,6 @@ def _state(entry: LogConfig, source: StateJsonEntry) -> Iterator[Mistake]:
     if kind == "list" and entry.merge.aggregates != dict.fromkeys(values[:1], "list"):
         hint = "For example `columns: {id: long, items: array<string>}` and `aggregates: {items: list}`."
         yield "STATE_MERGE", ("merge", "aggregates"), "must be `list` for the one column of a list state.", hint
-
-
-def check_log(log: str, entry: LogConfig, document: YamlDocument) -> Iterator[ConfigProblem]:
-    """Yields the mistakes of one log whose values have the right types."""
-    place: YamlPath = ("logs", log)
-
-    def problem(code: str, at: YamlPath, message: str, hint: str = "") -> ConfigProblem:
-        here = (*place, *at)
-        return ConfigProblem(code, document.line(here), format_place(here), message, hint)
-
-    try:
-        check_log_id(log)
-    except InvalidInputError as error:
-        yield problem(error.code, (), "cannot be the id of a log.", error.hint)
-    for code, at, message, hint in (
-        *_feeding(entry),
-        *_table_mistakes(entry),
-        *_source_mistakes(entry),
-        *_paths(entry),
-        *_ages(entry),
-        *_owners(entry),
-    ):
-        yield problem(code, at, message, hint)
-    if entry.buckets > entry.key_groups:
-        message = f"({entry.buckets}) is more than `key_groups` ({entry.key_groups})."
-        yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower `buckets`, or raise `key_groups`.")
 
 
 def _feeding(entry: LogConfig) -> Iterator[_Found]:

@@ -123,40 +123,6 @@ def provide_new_files(store: Store, manifest: Manifest, copy: bool = False, thre
     _link_all(store, manifest, [f for f in manifest.files if not f.carried], copy, threads)
 
 
-def _provide_files(store: Store, manifest: Manifest, shown: Mapping[str, int]) -> None:
-    """Checks that every file of the snapshot is in the table's folder, and adds missing ones.
-
-    shown: the files that the table shows now, and their lengths. A store across a network is not asked for them again.
-    """
-    folder = f"{LogPaths(manifest.log).table}/_data"
-    wanted = manifest.files
-    if isinstance(store, SizedStore):
-        wanted = tuple(file for file in wanted if shown.get(f"_data/{file.name}") != file.bytes)
-    present = find_sizes(store, folder, _list_paths(folder, wanted))
-    missing = _find_missing(folder, wanted, present)
-    # An incremental snapshot has its files nowhere else.
-    _link_all(store, manifest, missing, taken=present)
-    # Names of one file, or copies of it, are as short as it is.
-    cut = _find_missing(folder, missing, find_sizes(store, folder, _list_paths(folder, missing)))
-    if cut:
-        raise CorruptError(
-            "DATA_FILE_CUT",
-            f"`{cut[0].name}` of snapshot {manifest.snapshot} of `{manifest.log}` has another length than recorded.",
-        )
-    if manifest.files:
-        # The process that linked the others may have been killed before it synced.
-        store.sync(folder)
-
-
-def _list_paths(folder: str, files: Sequence[DataFile]) -> list[str]:
-    return [f"{folder}/{file.name}" for file in files]
-
-
-def _find_missing(folder: str, files: Sequence[DataFile], present: Mapping[str, int]) -> list[DataFile]:
-    """Returns the files that are missing in the table's folder, or have another length."""
-    return [file for file in files if present.get(f"{folder}/{file.name}") != file.bytes]
-
-
 def _link_all(
     store: Store,
     manifest: Manifest,
@@ -343,6 +309,40 @@ class PublishAttempt:
             write, previous = self.how.write_feed, self.previous
             self._feed = write(previous.manifest, self.manifest) if write and previous else ()
         return self._feed
+
+
+def _provide_files(store: Store, manifest: Manifest, shown: Mapping[str, int]) -> None:
+    """Checks that every file of the snapshot is in the table's folder, and adds missing ones.
+
+    shown: the files that the table shows now, and their lengths. A store across a network is not asked for them again.
+    """
+    folder = f"{LogPaths(manifest.log).table}/_data"
+    wanted = manifest.files
+    if isinstance(store, SizedStore):
+        wanted = tuple(file for file in wanted if shown.get(f"_data/{file.name}") != file.bytes)
+    present = find_sizes(store, folder, _list_paths(folder, wanted))
+    missing = _find_missing(folder, wanted, present)
+    # An incremental snapshot has its files nowhere else.
+    _link_all(store, manifest, missing, taken=present)
+    # Names of one file, or copies of it, are as short as it is.
+    cut = _find_missing(folder, missing, find_sizes(store, folder, _list_paths(folder, missing)))
+    if cut:
+        raise CorruptError(
+            "DATA_FILE_CUT",
+            f"`{cut[0].name}` of snapshot {manifest.snapshot} of `{manifest.log}` has another length than recorded.",
+        )
+    if manifest.files:
+        # The process that linked the others may have been killed before it synced.
+        store.sync(folder)
+
+
+def _list_paths(folder: str, files: Sequence[DataFile]) -> list[str]:
+    return [f"{folder}/{file.name}" for file in files]
+
+
+def _find_missing(folder: str, files: Sequence[DataFile], present: Mapping[str, int]) -> list[DataFile]:
+    """Returns the files that are missing in the table's folder, or have another length."""
+    return [file for file in files if present.get(f"{folder}/{file.name}") != file.bytes]
 
 
 def _find_new_metadata(table: DeltaTable, manifest: Manifest, described: TableDescription) -> TableMetadata | None:

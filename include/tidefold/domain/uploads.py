@@ -48,10 +48,6 @@ class AttemptTimeoutError(StorageError):
     """An attempt did not finish in time. It may still succeed."""
 
 
-def _find_bucket(name: str, value: float) -> StoredHistogram:
-    return {next((str(bound) for bound in _BOUNDS[name] if value <= bound), "more"): 1}
-
-
 @dataclass(frozen=True, slots=True)
 class UploadTotals:
     """The uploads of change sets of one log, added up.
@@ -98,6 +94,10 @@ class UploadTotals:
             return round(mine + sign * more, 6)
 
         return UploadTotals(*(add(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)))
+
+
+def _find_bucket(name: str, value: float) -> StoredHistogram:
+    return {next((str(bound) for bound in _BOUNDS[name] if value <= bound), "more"): 1}
 
 
 # An upload that is tried once.

@@ -222,12 +222,6 @@ def changes_for(
         yield read(change_set, bucket), change_set.schema
 
 
-def _open_store(address: Address) -> Store:
-    if address.where is StorageTier.LOCAL:
-        return LocalStore(Path(address.root), private=True)
-    return open_store(address.root, Path("/"))
-
-
 class Inputs:
     """Opens the inputs of one task, and records every try in `reads`.
 
@@ -330,6 +324,12 @@ class Inputs:
                 else "`tidefold check verify --repair` repairs it from another copy, if there is one.",
             )
         return address
+
+
+def _open_store(address: Address) -> Store:
+    if address.where is StorageTier.LOCAL:
+        return LocalStore(Path(address.root), private=True)
+    return open_store(address.root, Path("/"))
 
 
 def _why(address: Address, error: Exception) -> str:

@@ -131,18 +131,18 @@ def _show(value: Any) -> Any:
     return value
 
 
+def _when(text: str | None) -> str:
+    """Returns an ISO instant as `2026-01-31 12:00:05`, always in UTC."""
+    instant = _instant(text or "")
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else text or "–"
+
+
 def _instant(text: str) -> datetime | None:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         return None
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
-
-
-def _when(text: str | None) -> str:
-    """Returns an ISO instant as `2026-01-31 12:00:05`, always in UTC."""
-    instant = _instant(text or "")
-    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else text or "–"
 
 
 def _age(text: str | None, now: datetime) -> str:

@@ -219,6 +219,10 @@ def _misfit(name: str, number: int, text: str, kind: str, type_: pa.DataType) ->
     return wrong(f"`{name}` of change {number} is {text} ({kind}), which does not fit {_word(type_)}", _hint(type_))
 
 
+def _word(type_: pa.DataType) -> str:
+    return _describe_type(type_)[0]
+
+
 def _describe_type(type_: pa.DataType) -> tuple[str, str]:
     if kinds.is_list(type_):
         word, what = _describe_type(type_.value_type)
@@ -227,10 +231,6 @@ def _describe_type(type_: pa.DataType) -> tuple[str, str]:
         room = f"up to {type_.precision} digits, {type_.scale} of them behind the point"
         return f"decimal({type_.precision},{type_.scale})", f"decimals or whole numbers of {room}"
     return _NAMES_OF_TYPES[type_]
-
-
-def _word(type_: pa.DataType) -> str:
-    return _describe_type(type_)[0]
 
 
 def _hint(type_: pa.DataType) -> str:

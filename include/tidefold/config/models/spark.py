@@ -231,10 +231,6 @@ def check_spark(document: YamlDocument) -> Iterator[ConfigProblem]:
     yield from _options_of_server(document)
 
 
-def _name_master(master: str) -> str:
-    return "sc://..." if is_connect(master) else master  # It may contain a token.
-
-
 def _options_of_server(document: YamlDocument) -> Iterator[ConfigProblem]:
     """Refuses options that have no effect on a Spark Connect server, which runs already."""
     spark = document.data.get("spark")
@@ -280,3 +276,7 @@ def _folders_of_hosts(document: YamlDocument) -> Iterator[ConfigProblem]:
             message = f"is `{folder}`, beside this file. With `spark.master: {_name_master(master)}` each host has one."
             hint = "Use an absolute path, in which every host may write."
             yield ConfigProblem("LOCAL_ON_CLUSTER", document.line(("local", key)), f"local.{key}", message, hint)
+
+
+def _name_master(master: str) -> str:
+    return "sc://..." if is_connect(master) else master  # It may contain a token.

@@ -162,15 +162,6 @@ def change_sets_of(state: LogState, snapshot: Snapshot) -> tuple[ChangeSet, ...]
     )
 
 
-def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-    """Yields a snapshot and those that its rows were made from."""
-    by_id = {one.id: one for one in state.snapshots}
-    while snapshot is not None:
-        yield snapshot
-        below = None if snapshot.external else snapshot.parent
-        snapshot = None if below is None else by_id.get(below)
-
-
 def _reaches(snapshot: Snapshot | None) -> int:
     """Returns an instant at or after the last commit in a snapshot.
 
@@ -204,6 +195,15 @@ def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
         if min(serves, micros(one.started_at) + _SECOND) <= since:
             base = one
     return base or (oldest if state.truncated_to else None)
+
+
+def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:
+    """Yields a snapshot and those that its rows were made from."""
+    by_id = {one.id: one for one in state.snapshots}
+    while snapshot is not None:
+        yield snapshot
+        below = None if snapshot.external else snapshot.parent
+        snapshot = None if below is None else by_id.get(below)
 
 
 def _has_all(state: LogState, offered: Older, expire: Expire | None) -> bool:

@@ -289,23 +289,6 @@ def deal_buckets(manifest: Manifest) -> tuple[tuple[DataFile, ...], ...]:
     return tuple(sorted(map(tuple, shares), key=lambda share: -sum(file.bytes for file in share)))
 
 
-def _deal_shares(works: Sequence[ShareWork]) -> list[list[int]]:
-    """Returns the numbers of the shares of each task: few of little work, because its database takes 30 ms of CPU."""
-    tasks: list[list[int]] = []
-    read = 0
-    for number, work in enumerate(works):
-        # Keys alone take a tenth of the time.
-        rows = sum(one.file.rows // (1 if one.whole else 10) for one in work.files)
-        if work.is_idle:
-            continue
-        if not tasks or read + rows > _TASK_ROWS:
-            tasks.append([])
-            read = 0
-        tasks[-1].append(number)
-        read += rows
-    return tasks
-
-
 def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: CountMemory | None = None) -> CountRows:
     """Returns what answers queries over the shown rows of a snapshot. It raises TidefoldError.
 
@@ -349,3 +332,20 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
         return [answered[query] for query in queries]
 
     return count
+
+
+def _deal_shares(works: Sequence[ShareWork]) -> list[list[int]]:
+    """Returns the numbers of the shares of each task: few of little work, because its database takes 30 ms of CPU."""
+    tasks: list[list[int]] = []
+    read = 0
+    for number, work in enumerate(works):
+        # Keys alone take a tenth of the time.
+        rows = sum(one.file.rows // (1 if one.whole else 10) for one in work.files)
+        if work.is_idle:
+            continue
+        if not tasks or read + rows > _TASK_ROWS:
+            tasks.append([])
+            read = 0
+        tasks[-1].append(number)
+        read += rows
+    return tasks

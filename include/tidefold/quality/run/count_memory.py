@@ -63,15 +63,15 @@ class Query:
     values: tuple[Any, ...]
 
 
-def _form_of(query: Query) -> str:
-    return " ".join(_NAME.sub('"', query.sql).split())
-
-
 def adds_up(query: Query) -> bool:
     """Whether its counts are sums over single rows, so that counts of rows that left can be subtracted."""
     form = _form_of(query)
     words = {word for condition, *_ in _SUM.findall(form) for word in re.findall(r"[A-Za-z_]\w*", condition)}
     return words <= _WORDS and _ADDS.fullmatch(_SUM.sub("S", form)) is not None
+
+
+def _form_of(query: Query) -> str:
+    return " ".join(_NAME.sub('"', query.sql).split())
 
 
 def counts_duplicates(query: Query) -> bool:

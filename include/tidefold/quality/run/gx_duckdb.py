@@ -133,27 +133,6 @@ def _silence_last_words() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-@contextmanager
-def _intercept(engine: sa.Engine, table: str, answer: Callable[[Query], CountRow | None]) -> Iterator[None]:
-    """Within this context `answer` answers each query that counts the rows of a table; None: the database does."""
-    reads = re.compile(rf"\bFROM \"?{table}\b")
-
-    def replace(_c: Any, _cursor: Any, statement: str, values: Any, _context: Any, _many: bool) -> tuple[str, Any]:
-        # With a limit of 0, Great Expectations asks for examples, and wants none.
-        if not reads.search(statement) or " LIMIT " in statement:
-            return statement, values
-        counts = answer(Query(statement, tuple(values)))
-        if counts is None:
-            return statement, values
-        return "SELECT " + ", ".join("NULL" if count is None else str(count) for count in counts), ()
-
-    sa.event.listen(engine, "before_cursor_execute", replace, retval=True)
-    try:
-        yield
-    finally:
-        sa.event.remove(engine, "before_cursor_execute", replace)
-
-
 class GxSession:
     """One context of Great Expectations for all tables of a DuckDB database that this process has open."""
 
@@ -198,3 +177,24 @@ class GxSession:
         finally:
             # Its transaction does not see tables that are loaded later.
             self._source.get_execution_engine().disconnect()
+
+
+@contextmanager
+def _intercept(engine: sa.Engine, table: str, answer: Callable[[Query], CountRow | None]) -> Iterator[None]:
+    """Within this context `answer` answers each query that counts the rows of a table; None: the database does."""
+    reads = re.compile(rf"\bFROM \"?{table}\b")
+
+    def replace(_c: Any, _cursor: Any, statement: str, values: Any, _context: Any, _many: bool) -> tuple[str, Any]:
+        # With a limit of 0, Great Expectations asks for examples, and wants none.
+        if not reads.search(statement) or " LIMIT " in statement:
+            return statement, values
+        counts = answer(Query(statement, tuple(values)))
+        if counts is None:
+            return statement, values
+        return "SELECT " + ", ".join("NULL" if count is None else str(count) for count in counts), ()
+
+    sa.event.listen(engine, "before_cursor_execute", replace, retval=True)
+    try:
+        yield
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", replace)

@@ -155,13 +155,6 @@ def _statistics(
     )
 
 
-def _count_values(rows: JudgedRows, column: str, most: int) -> list[tuple[str, int]]:
-    """Returns at most `most` + 1 different values of a column as text, with their row counts, without nulls."""
-    value = rows.dialect.quote_name(column)
-    counted = f"SELECT CAST({value} AS STRING), count(*) FROM {rows.table} WHERE {value} IS NOT NULL GROUP BY 1"
-    return [(text, count) for text, count in rows.query(f"{counted} LIMIT {most + 1}")]
-
-
 def _categories(rows: JudgedRows, column: str) -> tuple[tuple[str, int], ...]:
     counts = _count_values(rows, column, CATEGORIES)
     if len(counts) > CATEGORIES:
@@ -170,6 +163,13 @@ def _categories(rows: JudgedRows, column: str) -> tuple[tuple[str, int], ...]:
             f"Column `{column}` has over {CATEGORIES:,} different values, too many to compare their distribution.",
         )
     return tuple(sorted(counts))
+
+
+def _count_values(rows: JudgedRows, column: str, most: int) -> list[tuple[str, int]]:
+    """Returns at most `most` + 1 different values of a column as text, with their row counts, without nulls."""
+    value = rows.dialect.quote_name(column)
+    counted = f"SELECT CAST({value} AS STRING), count(*) FROM {rows.table} WHERE {value} IS NOT NULL GROUP BY 1"
+    return [(text, count) for text, count in rows.query(f"{counted} LIMIT {most + 1}")]
 
 
 def _finite(value: float | None) -> float | None:

@@ -204,13 +204,13 @@ def _optional(column: ProposedColumn, files: Sequence[Sequence[str]]) -> Propose
     return column.make_optional() if any(column.name not in names for names in files) else column
 
 
-def _swap_day_month(format_: str) -> str:
-    return format_.replace("%d/%m", "%m/%d") if "%d/%m" in format_ else format_.replace("%m/%d", "%d/%m")
-
-
 def _one_each(formats: Sequence[str]) -> list[str]:
     """Keeps the first of two formats that differ only in the order of day and month."""
     return [f for i, f in enumerate(formats) if _swap_day_month(f) == f or _swap_day_month(f) not in formats[:i]]
+
+
+def _swap_day_month(format_: str) -> str:
+    return format_.replace("%d/%m", "%m/%d") if "%d/%m" in format_ else format_.replace("%m/%d", "%d/%m")
 
 
 def _format_questions(formats: Sequence[str]) -> list[ProposalQuestion]:

@@ -164,13 +164,13 @@ def _list_scalars(value: Mapping[str, Any], depth: int, above: str = "") -> Iter
             yield f"{above}{name}", one
 
 
-def _has_one_key(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1
-
-
 def _is_dynamodb(line: Mapping[str, Any]) -> bool:
     row = line.get("Item", line)
     return isinstance(row, dict) and bool(row) and all(_has_one_key(v) and set(v) <= _TYPES for v in row.values())
+
+
+def _has_one_key(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1
 
 
 def is_list_of_objects(value: Any) -> bool:

@@ -292,17 +292,6 @@ class _Ops:
             raise RefusedRecordError("NOT_A_RECORD", "The row is not an object.") from error
 
 
-def _write_folders(shape: TableSpec, names: Sequence[str], path: str) -> bytes:
-    """Returns the fields that the names of a file's folders have, as JSON."""
-    values, types = read_folders(path), {name: c.type for c in shape.columns for name in (c.name, *c.aliases)}
-    fields = []
-    for name in (name for name in names if name in values):
-        text = values[name]
-        is_number = text is not None and types.get(name) in ("int", "long") and re.fullmatch(r"-?\d+", text)
-        fields.append(msgspec.json.encode({name: int(text) if is_number and text else text})[1:-1])
-    return b"".join(field + b"," for field in fields)
-
-
 class JsonReader:
     """Reads the lines of one log."""
 
@@ -452,3 +441,14 @@ class JsonReader:
         number, pairs = at.number, self._options.op is not None and self._options.op.pairs
         number -= BEFORE_INSERTS if pairs and op == DELETE else 0
         at.batch.add(op, order, number if place.alone else record.offset, time, row, absent)
+
+
+def _write_folders(shape: TableSpec, names: Sequence[str], path: str) -> bytes:
+    """Returns the fields that the names of a file's folders have, as JSON."""
+    values, types = read_folders(path), {name: c.type for c in shape.columns for name in (c.name, *c.aliases)}
+    fields = []
+    for name in (name for name in names if name in values):
+        text = values[name]
+        is_number = text is not None and types.get(name) in ("int", "long") and re.fullmatch(r"-?\d+", text)
+        fields.append(msgspec.json.encode({name: int(text) if is_number and text else text})[1:-1])
+    return b"".join(field + b"," for field in fields)

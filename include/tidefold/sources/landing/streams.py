@@ -192,15 +192,6 @@ def _find_field(document: msgspec.Raw, name: str) -> msgspec.Raw:
     return decode_json(document, dict[str, msgspec.Raw])[name]
 
 
-def _read_document(blocks: Iterable[bytes]) -> bytes:
-    data = bytearray()
-    for block in blocks:
-        data += block
-        if len(data) > MAX_LINE:
-            raise DamagedError(f"its document is longer than {MAX_LINE >> 20} MiB: land its records as lines")
-    return bytes(data)
-
-
 def chunks(blocks: Iterable[bytes], max_line: int = MAX_LINE) -> Iterator[Chunk]:
     """Yields whole lines from blocks, none longer than `max_line`."""
     held = _Held(max_line)
@@ -258,6 +249,15 @@ def file_chunks(
     for chunk in chunks(blocks):
         yield replace(chunk, data=chunk.data.removeprefix(_BOM)) if begins else chunk
         begins = False
+
+
+def _read_document(blocks: Iterable[bytes]) -> bytes:
+    data = bytearray()
+    for block in blocks:
+        data += block
+        if len(data) > MAX_LINE:
+            raise DamagedError(f"its document is longer than {MAX_LINE >> 20} MiB: land its records as lines")
+    return bytes(data)
 
 
 def number_lines(chunks: Iterable[Chunk], number: int = 0) -> Iterator[tuple[int, bytes]]:

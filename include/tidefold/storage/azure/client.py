@@ -38,17 +38,6 @@ _RIGHTS = "the role Storage Blob Data Contributor"
 _clients: dict[tuple[int, AzureAccount], tuple[AzureBlobFileSystem, Outage]] = {}
 
 
-def _connect(account: AzureAccount) -> tuple[AzureBlobFileSystem, Outage]:
-    key = (os.getpid(), account)
-    if key not in _clients:
-        options: dict[str, Any] = {"anon": False, "account_host": urlsplit(account.endpoint).netloc or None}
-        if account.connection:
-            options = {"connection_string": account.connection}
-        files = AzureBlobFileSystem(account_name=account.name, skip_instance_cache=True, **options)
-        _clients.setdefault(key, (files, Outage(PATIENCE, service="Azure")))
-    return _clients[key]
-
-
 class Container(ObjectClient):
     """One container. `call` raises the errors of Azure. `translate_errors` converts them into those of the Store."""
 
@@ -121,6 +110,17 @@ class Container(ObjectClient):
         except FAILURES as error:
             raise self.as_ours(self.name, error) from error
         return True
+
+
+def _connect(account: AzureAccount) -> tuple[AzureBlobFileSystem, Outage]:
+    key = (os.getpid(), account)
+    if key not in _clients:
+        options: dict[str, Any] = {"anon": False, "account_host": urlsplit(account.endpoint).netloc or None}
+        if account.connection:
+            options = {"connection_string": account.connection}
+        files = AzureBlobFileSystem(account_name=account.name, skip_instance_cache=True, **options)
+        _clients.setdefault(key, (files, Outage(PATIENCE, service="Azure")))
+    return _clients[key]
 
 
 def code_of(error: BaseException) -> str:

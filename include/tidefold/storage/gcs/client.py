@@ -73,16 +73,6 @@ class GcsAnswer:
         return document
 
 
-def _connect(endpoint: GcsEndpoint) -> tuple[GCSFileSystem, Outage]:
-    key = (os.getpid(), endpoint)
-    if key not in _clients:
-        # Google's default credentials: deltalake looks for the same ones.
-        options = {"token": "anon", "endpoint_url": endpoint.emulator} if endpoint.emulator else {"token": _LOGIN}
-        files = GCSFileSystem(skip_instance_cache=True, use_listings_cache=False, access="read_write", **options)
-        _clients.setdefault(key, (files, Outage(PATIENCE, service="Google Cloud Storage")))
-    return _clients[key]
-
-
 class Session:
     """Sends single requests about one bucket. It is used inside the event loop."""
 
@@ -228,6 +218,16 @@ class GcsBucket(ObjectClient):
             if status_of(error) != 404:
                 raise self.as_ours(self.name, error) from error
             raise StorageError("GCS_BUCKET_MISSING", f"The bucket `{self.name}` does not exist.") from error
+
+
+def _connect(endpoint: GcsEndpoint) -> tuple[GCSFileSystem, Outage]:
+    key = (os.getpid(), endpoint)
+    if key not in _clients:
+        # Google's default credentials: deltalake looks for the same ones.
+        options = {"token": "anon", "endpoint_url": endpoint.emulator} if endpoint.emulator else {"token": _LOGIN}
+        files = GCSFileSystem(skip_instance_cache=True, use_listings_cache=False, access="read_write", **options)
+        _clients.setdefault(key, (files, Outage(PATIENCE, service="Google Cloud Storage")))
+    return _clients[key]
 
 
 def status_of(error: BaseException) -> int:

@@ -22,10 +22,6 @@ _MORE = 308
 _PAGE = 1000  # Names in one page of a listing.
 
 
-def _describe(mark: str, **more: str) -> dict[str, object]:
-    return {**more, "contentType": _KIND, "metadata": {PUT_MARK: mark}}
-
-
 def put(bucket: GcsBucket, key: str, path: str, data: bytes) -> None:
     """Sends one conditional request. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
     mark = uuid.uuid4().hex
@@ -41,6 +37,10 @@ def put(bucket: GcsBucket, key: str, path: str, data: bytes) -> None:
         bucket.call(lambda s: s.send("post", s.uploads, body, kind, uploadType="multipart", ifGenerationMatch=0))
     except FAILURES as error:
         bucket.settle(key, path, mark, error)
+
+
+def _describe(mark: str, **more: str) -> dict[str, object]:
+    return {**more, "contentType": _KIND, "metadata": {PUT_MARK: mark}}
 
 
 def copy(bucket: GcsBucket, source: str, key: str, path: str) -> None:

@@ -116,16 +116,6 @@ def identify_host() -> str:
     return re.sub(r"[^A-Za-z0-9-]", "-", os.environ.get(_HOST) or socket.gethostname())[:100]
 
 
-def _names_for_spark() -> tuple[str, ...]:
-    """Returns the names that Spark was told or, if it was told none, those that it finds."""
-    told = {os.environ.get("SPARK_LOCAL_HOSTNAME", ""), os.environ.get("SPARK_LOCAL_IP", "")} - {""}
-    if not told:
-        told = {socket.gethostname()}
-        with suppress(OSError):
-            told.add(socket.gethostbyname(socket.gethostname()))
-    return tuple(sorted(told))
-
-
 class HostCopies:
     """The copies on the host of this process, as they were when this was made, and those that it adds."""
 
@@ -226,6 +216,16 @@ class HostCopies:
         failure = wrap_unexpected(error)
         _log.warning("no local copy on %s: %s", self.host, failure)
         return f"{failure.code}: {failure.message}"
+
+
+def _names_for_spark() -> tuple[str, ...]:
+    """Returns the names that Spark was told or, if it was told none, those that it finds."""
+    told = {os.environ.get("SPARK_LOCAL_HOSTNAME", ""), os.environ.get("SPARK_LOCAL_IP", "")} - {""}
+    if not told:
+        told = {socket.gethostname()}
+        with suppress(OSError):
+            told.add(socket.gethostbyname(socket.gethostname()))
+    return tuple(sorted(told))
 
 
 def is_mark(entry: StoredObject) -> bool:

@@ -188,16 +188,16 @@ def _storage_error(path: str, error: Exception) -> TidefoldError:
     return StorageError("STORAGE", f"`{path}`: {' '.join(text.split())}", hint=hint)
 
 
+def _status_of(error: BaseException) -> int:
+    """Returns the HTTP status of S3's response; 0 without one."""
+    return int(_answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
 def _answer(error: BaseException | None) -> dict[str, Any]:
     """Returns S3's response, which s3fs keeps as the cause of its errors; empty without one."""
     while error is not None and not isinstance(error, ClientError):
         error = error.__cause__
     return dict(error.response) if isinstance(error, ClientError) else {}
-
-
-def _status_of(error: BaseException) -> int:
-    """Returns the HTTP status of S3's response; 0 without one."""
-    return int(_answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def code_of(error: BaseException) -> str:

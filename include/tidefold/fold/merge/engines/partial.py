@@ -105,11 +105,6 @@ def partial_by_columns(shape: TableSpec, horizon: int | None) -> Statements:
     return Statements(tables, counts, rows, hidden, marks=tie is not None)
 
 
-def _same_order(one: str, other: str) -> str:
-    """Returns the condition that two places have the same order: they differ at most in their last two numbers."""
-    return f"coalesce({one}[1:len({one}) - 2] = {other}[1:len({other}) - 2], false)"
-
-
 def _rank(shape: TableSpec, group: Group | None) -> str:
     """Returns the expression that orders the values of a column; null if the change does not count for it."""
     if group is None or not group.order:
@@ -168,6 +163,11 @@ def _select_merged(shape: TableSpec) -> str:
         f"SELECT {key_list(shape, 'given.')}, greatest(given._d, kept._d) AS _d, {seen} AS _p, {gone} AS _gone, "
         f"coalesce({seen} > _gone, false) AS _there{parts} FROM given LEFT JOIN kept USING ({key})"
     )
+
+
+def _same_order(one: str, other: str) -> str:
+    """Returns the condition that two places have the same order: they differ at most in their last two numbers."""
+    return f"coalesce({one}[1:len({one}) - 2] = {other}[1:len({other}) - 2], false)"
 
 
 # The versions and the deletes of a key are points on a line, and a version is valid until the next point. So a late
