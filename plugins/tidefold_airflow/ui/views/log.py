@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Position, Snapshot, SnapshotKind
@@ -40,9 +39,6 @@ from tidefold_airflow.ui.health import (
 )
 from tidefold_airflow.ui.request import LINES, LogPage, LogQuery, Run, read_page
 from tidefold_airflow.ui.responses import hide_unexpected
-
-if TYPE_CHECKING:
-    pass
 
 LISTED = 200
 LISTED_FILES = 100
