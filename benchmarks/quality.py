@@ -43,7 +43,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.report.result import SAMPLES
 from tidefold.quality.run import expectations as gate
 from tidefold.quality.run.cost import Meter
-from tidefold.quality.run.expectations import load
+from tidefold.quality.run.gx_import import load
 from tidefold.quality.run.run_checks import Baseline, ValidationContext, run_checks
 from tidefold.quality.run.spark_rows import SparkEngine
 from tidefold.quality.suite.check import Check

@@ -44,7 +44,7 @@ def main() -> None:
         import_module(name)
     del os.environ[_CONNECT_MODE]
     if sys.argv[1] == "scheduler":
-        import_module("tidefold.quality.run.expectations").load()
+        import_module("tidefold.quality.run.gx_import").load()
     import_module("airflow.__main__").main()
 
 

@@ -32,7 +32,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.errors import StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.ledger import serialization
 from tidefold.operations.sets.read import find_version as find_set_version
-from tidefold.quality.run.expectations import load
+from tidefold.quality.run.gx_import import load
 from tidefold.storage import local_store
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline

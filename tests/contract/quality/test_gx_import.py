@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import sys
 {before}
-from tidefold.quality.run.expectations import load, load_for_spark
+from tidefold.quality.run.gx_import import load, load_for_spark
 load()
 unused = ("pyspark.ml", "boto3", "botocore", "scipy.optimize", "altair.vegalite")
 print(sorted(name for name in unused if sys.modules.get(name)))

@@ -29,7 +29,7 @@ from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge
 from tidefold.quality.run.engine import QualityEngine
-from tidefold.quality.run.expectations import load
+from tidefold.quality.run.gx_import import load
 from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, account_rows, run_checks
 from tidefold.quality.suite.check import REFERENCES, Check
 from tidefold.quality.suite.suite import Suite, build_age_check

@@ -25,7 +25,7 @@ from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.engine import SqlDialect
-from tidefold.quality.run.expectations import translate_regex
+from tidefold.quality.run.regex import translate_regex
 from tidefold.quality.suite.check import Check
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch

@@ -1,27 +1,19 @@
-"""Runs checks with Great Expectations over judged rows, loaded on first use; translates patterns for DuckDB."""
+"""Runs checks with Great Expectations over judged rows."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import os
 import re
-import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, clip_text, key_text, result
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.engine import JudgedRows
+from tidefold.quality.run.gx_import import load
 from tidefold.quality.suite.check import Check, Severity
-from tidefold.typed_json import pause_collection
 from tidefold.yaml_files.messages import suggest
 
 if TYPE_CHECKING:
@@ -30,12 +22,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Great Expectations imports every library that it finds. The clients of object stores, which judging never uses, are
-# hidden from that import. Libraries of single expectations (statistics, charts, Spark's machine learning) are loaded
-# when they are needed.
-_HIDDEN = ("pyspark.ml", "boto3", "botocore")
-_LATER = frozenset({"scipy.stats", "altair"})
-_one_at_a_time = threading.RLock()
 # Great Expectations returns results in its own order. This mark in an expectation's meta identifies its check.
 _POSITION = "tidefold_check"
 # Counts of bad rows without any of their values: all of them come from one aggregation.
@@ -48,92 +34,6 @@ _NOUN = {
     "expect_compound_columns_to_be_unique": "duplicate",
     "expect_column_values_to_not_be_null": "null",
 }
-# A token is an escape, a class of characters, a quantifier, a group, an anchor, or one plain character.
-_TOKEN = re.compile(
-    r"""
-    (?P<escape>\\.)
-  | (?P<class>\[\^?(?:[^\[\]\\&^]|\\[\\\-\]\[.^$*+?(){}|/dDwW])+\])
-  | (?P<repeat>[*+?]|\{\d{1,3}(?:,\d{0,3})?\})
-  | (?P<group>\(\?:|\((?!\?)|\)|\|)
-  | (?P<anchor>[\^$])
-  | (?P<any>\.)
-  | (?P<plain>[^\\\[\](){}*+?|^$.])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-# Java ends a line at more characters than RE2, and lets `$` match before the last one.
-_NO_LINE_END = r"[^\n\r\x{85}\x{2028}\x{2029}]"
-_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
-_ESCAPES = {
-    **{f"\\{c}": f"\\{c}" for c in "\\-][.^$*+?(){}|/dDwW"},
-    r"\t": r"\t",
-    r"\n": r"\n",
-    r"\r": r"\r",
-    r"\s": r"[ \t\n\x0B\f\r]",
-    r"\S": r"[^ \t\n\x0B\f\r]",
-    r"\A": r"\A",
-    r"\z": r"\z",
-}
-
-
-def load() -> None:
-    """Loads Great Expectations, so that its seconds do not count as the cost of a log's checks."""
-    with _one_at_a_time:
-        # Before the import, which reads it.
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"
-        if "great_expectations.expectations" in sys.modules:
-            return
-        # At the level of Airflow's tasks it writes 300 lines about its own classes.
-        logger = logging.getLogger("great_expectations")
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.WARNING)
-        with _hide_unused(), _load_later(), pause_collection():
-            import great_expectations.expectations  # noqa: F401
-
-
-def load_for_spark() -> None:
-    """Loads what Great Expectations needs to judge on Spark, also in a process that has judged without it."""
-    with _one_at_a_time:
-        load()
-        from great_expectations.compatibility import pyspark
-        from pyspark.ml.feature import Bucketizer
-
-        pyspark.Bucketizer = Bucketizer
-        # A module that is loaded by its first use must not be used by two threads first.
-        getattr(sys.modules.get("scipy.stats"), "norm", None)
-
-
-@contextmanager
-def _hide_unused() -> Iterator[None]:
-    hidden = [name for name in _HIDDEN if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: Python's way to say that there is none
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
-
-
-class _LaterFinder(MetaPathFinder):
-    """Finds the modules that are executed when one of their names is used."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path) if fullname in _LATER else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = importlib.util.LazyLoader(spec.loader)
-        return spec
-
-
-@contextmanager
-def _load_later() -> Iterator[None]:
-    finder = _LaterFinder()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
 
 
 def evaluate(
@@ -280,43 +180,3 @@ def not_computed(what: str, why: str) -> TidefoldError:
     condition = re.search(r"\[[A-Z][A-Z_.]+\] .*", why)
     line = clip_text(" ".join((condition[0] if condition else why).split()))
     return TidefoldError("CHECK_NOT_COMPUTED", f"The quality check `{what}` could not be computed: {line}")
-
-
-def translate_regex(pattern: str) -> str | None:
-    """Returns the pattern for RE2; None if RE2 might match other strings."""
-    parts: list[str] = []
-    position, depth, repeatable = 0, 0, False
-    while position < len(pattern):
-        token = _TOKEN.match(pattern, position)
-        kind = token.lastgroup if token else None
-        if token is None or kind is None:
-            return None
-        text = token.group()
-        if kind == "repeat" and not repeatable:
-            return None  # Possessive, lazy of a lazy one, or nothing to repeat: only Java has these.
-        part = _translate(kind, text)
-        if part is None:
-            return None
-        depth += (text in ("(", "(?:")) - (text == ")")
-        if depth < 0:
-            return None
-        parts.append(part)
-        position = token.end()
-        lazy = kind == "repeat" and pattern[position : position + 1] == "?"
-        if lazy:
-            parts.append("?")
-            position += 1
-        repeatable = kind in ("escape", "class", "any", "plain") or text == ")"
-    return "".join(parts) if depth == 0 else None
-
-
-def _translate(kind: str, text: str) -> str | None:
-    if kind == "escape":
-        return _ESCAPES.get(text)
-    if kind == "any":
-        return _NO_LINE_END
-    if kind == "anchor":
-        return text if text == "^" else _END
-    if kind == "plain" and not text.isascii() and not text.isprintable():
-        return None
-    return text

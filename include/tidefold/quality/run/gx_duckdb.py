@@ -34,7 +34,8 @@ from great_expectations.expectations.metrics.multicolumn_map_metrics.compound_co
 
 from tidefold.quality.run.bucket_counts import CountRows
 from tidefold.quality.run.count_memory import CountRow, Query
-from tidefold.quality.run.expectations import find_exception, translate_regex
+from tidefold.quality.run.expectations import find_exception
+from tidefold.quality.run.regex import translate_regex
 
 
 class DuckDBExecutionEngine(SqlAlchemyExecutionEngine):  # type: ignore[misc]

@@ -26,7 +26,7 @@ from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.duckdb_rows import can_judge_expectation, open_duckdb
 from tidefold.quality.run.engine import SqlDialect
-from tidefold.quality.run.expectations import load_for_spark
+from tidefold.quality.run.gx_import import load_for_spark
 from tidefold.storage import Store, open_store
 
 if TYPE_CHECKING:
