@@ -34,7 +34,7 @@ def awake(spark: SparkSession) -> None:
     """Python workers with all that they import, as a session has them that has just worked: Spark ends them after a
     minute without work.
     """
-    on_spark(spark)(lambda name: import_module(name).__name__, ["tidefold.fold.fold_bucket"] * 16)
+    on_spark(spark)(lambda name: import_module(name).__name__, ["tidefold.fold.tasks"] * 16)
 
 
 def ours(spark: SparkSession) -> list[Way]:

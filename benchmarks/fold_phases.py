@@ -23,10 +23,11 @@ from tidefold.delta.data_files import FileStatistics, write_data_file
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.fold.base_rows import BaseFiles, open_base
-from tidefold.fold.fold_bucket import MERGE_MEMORY, FoldWork
+from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.merge import merge_bucket
 from tidefold.fold.plan import FoldTask
+from tidefold.fold.tasks import FoldWork
 
 _SCRATCH = "phases"
 

@@ -25,8 +25,8 @@ from tables import folder, machine, write_page
 from tidefold.compute.broadcast_work import BroadcastWork
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.source_progress import StreamPosition
-from tidefold.fold.fold_bucket import FoldWork, deal
 from tidefold.fold.plan_fold import sort_by_weight
+from tidefold.fold.tasks import FoldWork, deal
 from tidefold.operations.inspect.status import status
 from tidefold.wiring import open_pipeline
 

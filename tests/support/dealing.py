@@ -18,8 +18,8 @@ from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.table_spec import Column, TableSpec
-from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import Address, FoldPlan, FoldTask, Input, Recipe, number_ways
+from tidefold.fold.tasks import deal
 
 _STORE = "file:///var/lib/tidefold/production/store"
 _COLUMNS = ("id", "amount", "seen", "city", "text")

@@ -33,8 +33,8 @@ from tidefold.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from tidefold.fold.fold_bucket import FoldWork
 from tidefold.fold.plan import Address, FoldResult, FoldTask, Input, Recipe, RewriteAction
+from tidefold.fold.tasks import FoldWork
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT
 from tidefold.operations.ingest import parse as parse_module
 from tidefold.operations.publish import publish_log

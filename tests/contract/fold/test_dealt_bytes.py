@@ -13,7 +13,7 @@ from support.pipelines import make_pipeline, put
 from tidefold.compute.broadcast_work import BroadcastWork, TaskWork
 from tidefold.compute.runners import TaskAnswer, deal_hands, in_process
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.fold.fold_bucket import FoldWork, deal
+from tidefold.fold.tasks import FoldWork, deal
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.materialize import materialize
 

@@ -39,8 +39,8 @@ from tidefold.errors import (
     TidefoldError,
     UnknownOutcomeError,
 )
-from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import Address, FoldResult
+from tidefold.fold.tasks import deal
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, find_current_limit, now
 from tidefold.operations.ground.read import ReadRequest, plan_read

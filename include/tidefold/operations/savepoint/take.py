@@ -32,8 +32,8 @@ from tidefold.domain.source_progress import Position
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
-from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import Address, FoldTask, RewriteAction, RewriteDecision
+from tidefold.fold.tasks import deal
 from tidefold.ledger import read_description, write_description
 from tidefold.operations.ground.originals import with_originals
 from tidefold.operations.ground.outcome import Outcome, Status

@@ -12,9 +12,9 @@ from tidefold.compute.runners import Runner, TaskAnswer
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.snapshot.claim import of_run
 from tidefold.errors import TidefoldError
-from tidefold.fold.fold_bucket import deal
 from tidefold.fold.plan import FoldTask
 from tidefold.fold.plan_fold import sort_by_weight
+from tidefold.fold.tasks import deal
 from tidefold.operations.ground.heartbeat import Heartbeat, heartbeat
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline

@@ -15,7 +15,7 @@ from tidefold.compute.broadcast_work import TaskWork
 from tidefold.compute.runners import TaskAnswer, in_process
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.fold.fold_bucket import FoldWork
+from tidefold.fold.tasks import FoldWork
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.removal_details import Approved
