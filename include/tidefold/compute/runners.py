@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import pickle
 import re
 import sys
 import threading
-import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import RDD, Broadcast, SparkContext
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 # One answer a task, in task order. An error is an answer too, so that one log's damaged file does not stop the others.
 TaskAnswer = str | TidefoldError
@@ -212,7 +214,7 @@ def _run_guarded(work: TaskWork, task: str) -> str:
     except TidefoldError as error:
         return json.dumps({"error": to_wire(error)})
     except Exception as error:
-        traceback.print_exc()
+        _log.exception("A task failed.")
         return json.dumps({"error": to_wire(wrap_unexpected(error))})
 
 

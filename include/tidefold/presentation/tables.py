@@ -310,6 +310,8 @@ def describe_read_back(read: ReaderProof) -> str:
 
 def _describe_proof(proof: ProofRecord) -> str:
     proved = f"files proved {format_minute(proof.proved)}" if proof.proved else "files not all proved yet"
+    if not proof.by:
+        return proved
     size = in_units(proof.bytes)
     if proof.position:
         return f"{proved}, the round since then has read {proof.share:.0%} of {size}"

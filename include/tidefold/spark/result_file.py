@@ -40,7 +40,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome]) -> None:
 
 
 def read_outcomes(path: Path) -> list[Outcome]:
-    """The outcomes that a job wrote; the file is removed. None if the job died before it wrote them."""
+    """Returns the outcomes that a job wrote, and removes the file. Empty: the job died before it wrote them."""
     try:
         written = path.read_bytes()
     except FileNotFoundError:

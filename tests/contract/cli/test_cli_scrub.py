@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from support.commands import attempt as call
 from support.commands import call_json
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
+from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status as read_status
 from tidefold.operations.requests import Fold
@@ -88,6 +90,9 @@ def test_status_shows_when_a_log_was_proved_and_drilled_and_marks_what_is_old(pi
     later = (datetime.now(UTC) + timedelta(days=36)).isoformat()
     marked = list(proof_lines(status, later))
     assert [" OLD: `tidefold" in line for line in marked] == [True, True]
+    # Only readers on Spark proved the log so far: no round has read its files.
+    read_back = replace(status, proof=ProofRecord(readers=ReaderProof(1, later)))
+    assert next(proof_lines(read_back, later)) == "accounts: files not all proved yet."
     assert read_status(pipeline, ["accounts"])[0].proof is None
 
 

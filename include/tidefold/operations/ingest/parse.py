@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -152,7 +151,7 @@ class _Parsing:
             for table in fill_key_groups(self._file_tables(), self.part.shape):
                 yield self.part.log, table
         except Exception as error:
-            traceback.print_exc()
+            _log.exception("`%s` cannot be parsed.", self.part.log)
             self.error = to_wire(wrap_unexpected(error))
 
     def _file_tables(self) -> Iterator[pa.Table]:
