@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import codecs
 import json
-import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
-from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from tidefold.config.models.source_values import DateFormat, DateNames, Delimiter, Encoding, TimeFormat, TimeZone
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
 from tidefold.sources.feed import PLACEHOLDER
 from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
 
 _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
 _DELETES = ["delete", "d", "D"]
-
-
 # Where files can land: paths, and folders in object stores.
 LANDING_SCHEMES = ("", "s3", "abfss", "abfs", "gs")
 _KafkaNames = Annotated[
@@ -31,15 +25,10 @@ _KafkaNames = Annotated[
 # Values that a later version will accept. They get their own error, so that they do not look like typing mistakes.
 _LATER_CONNECTORS = ("db2", "vitess", "spanner", "informix")
 _LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
-_COMMIT_TIME = "timestamp column of `order` with the time at which the source wrote the row; for backfills"
-_TIME_ZONE = (
-    "time zone of times without one, in values and in names of files, such as Europe/Berlin; default: UTC. Of a time "
-    "that clocks showed twice, the earlier one is meant; one that they never showed is refused"
-)
-_FOLDER_COLUMNS = "columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
-_ZONES = [f"Europe/{city}" for city in ("Berlin", "London", "Athens", "Lisbon", "Moscow")]
-_Files = list[Annotated[Text, Field(pattern=r"^[^/]+$")]]
-_FILES = 'patterns of further file names, such as "*.log.gz"; * matches any text within a name'
+_Record = Annotated[
+    Literal["kafka", "value"],
+    Field(description="kafka: a line has topic, partition, offset, key, value; value: the line is the value"),
+]
 # These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
 _READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
 _READS_NO_VALUE |= {"leave_out", "replaced", "connector", "state", "partitions", "metadata", "commit_time"}
@@ -80,32 +69,9 @@ def _refuse_later_connector(value: Any) -> Any:
     return value
 
 
-def _format(value: str) -> str:
-    """Requires a time format that can parse what it writes."""
-    try:
-        datetime.strptime(datetime(2026, 1, 31, 12, tzinfo=UTC).strftime(value), value)
-    except ValueError:
-        parts = "%Y year, %m month, %d day, %H hour, %M minute, %S second, %f fraction of a second"
-        hint = f'Write it as "%d.%m.%Y %H:%M:%S": {parts}.'
-        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a time format.", hint) from None
-    return value
-
-
-def _date_format(value: str) -> str:
-    if not {"%Y", "%m", "%d"} <= set(re.findall("%.", value)) <= {"%Y", "%m", "%d", "%H", "%M", "%S"}:
-        hint = 'For example "%Y%m%d_%H%M". It needs %Y, %m and %d, and may have %H, %M and %S.'
-        raise mistake("CONFIG_UNKNOWN_VALUE", "is not a format for the date of an extract.", hint)
-    return _format(value)
-
-
 def _expand_extract(value: Any) -> Any:
     """Turns `extract: full` into a mapping with the default limits."""
     return {} if value == "full" else value
-
-
-def _expand_dates(value: Any) -> Any:
-    """Turns dates and numbers back into text: YAML parses 2026-01-31 and 20260131, but here they are parts of names."""
-    return [str(one) if isinstance(one, date | int) else one for one in value] if isinstance(value, list) else value
 
 
 class ExtractEntry(StrictModel):
@@ -124,20 +90,13 @@ class ExtractEntry(StrictModel):
     max_deletes: float = Field(
         default=0.2, ge=0, le=1, description="an extract that deletes a larger share of the rows is refused"
     )
-    accept: Annotated[list[Text], BeforeValidator(_expand_dates)] = Field(
+    accept: DateNames = Field(
         default=[], description="dates of extracts that are ingested in spite of `min_rows` and `max_deletes`"
     )
-    date_format: Annotated[Text, AfterValidator(_date_format)] | None = Field(
+    date_format: DateFormat | None = Field(
         default=None,
         description='how file names write the extract\'s date, such as "%Y%m%d_%H%M"; default: ISO 8601',
     )
-
-
-ExtractOption = Annotated[
-    ExtractEntry | None,
-    BeforeValidator(_expand_extract),
-    Field(description="full: each date in the names is an extract with all rows; or a mapping with its limits"),
-]
 
 
 class DebeziumEntry(LandedEntry):
@@ -161,24 +120,6 @@ class DebeziumEntry(LandedEntry):
         return (self.connector,)
 
 
-_ZONES += [f"America/{city}" for city in ("New_York", "Chicago", "Denver", "Los_Angeles")]
-
-
-def _time_zone(value: str) -> str:
-    try:
-        ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        # `CEST` is like `EST` only in its letters.
-        near = [zone for zone in _ZONES if value in {ZoneInfo(zone).tzname(datetime(2026, m, 1)) for m in (1, 7)}]
-        near = near or get_close_matches(value, available_timezones(), 1)
-        hint = f"Did you mean `{near[0]}`?" if near else "Use a name such as `Europe/Berlin` or `UTC`."
-        raise mistake("CONFIG_UNKNOWN_VALUE", "is not the name of a time zone.", hint) from None
-    return value
-
-
-_TimeZone = Annotated[Text, AfterValidator(_time_zone)]
-
-
 class OpEntry(StrictModel):
     """The column that contains the operation of a record. Values are compared as text; upper and lower case differ."""
 
@@ -196,7 +137,7 @@ class OpEntry(StrictModel):
         default="refuse", description="what rows without the column, or with null in it, are: refused, or upserts"
     )
     pairs: bool = Field(
-        default=False, description="an update is a delete and an upsert of one order, which stand in a file in any row"
+        default=False, description="an update is two rows of one order, a delete and an upsert, in either sequence"
     )
 
 
@@ -207,14 +148,36 @@ class JsonOpEntry(OpEntry):
     deleted: Text | None = Field(default=None, description="field of the row: a value but null makes it a delete")
 
 
-class JsonEntry(LandedEntry):
+class RowFilesEntry(LandedEntry):
+    """Files whose rows are changes or, in an extract, the rows of the table."""
+
+    commit_time: Text | None = Field(
+        default=None,
+        description="timestamp column of `order` with the time at which the source wrote the row; for backfills",
+    )
+    files: list[Annotated[Text, Field(pattern=r"^[^/]+$")]] = Field(
+        default=[], description='patterns of further file names, such as "*.log.gz"; * matches any text within a name'
+    )
+    time_zone: TimeZone | None = Field(
+        default=None,
+        description="time zone of times without one, in values and in names of files, such as Europe/Berlin; default: "
+        "UTC. Of a time that clocks showed twice, the earlier one is meant; one that they never showed is refused",
+    )
+    folder_columns: list[Text] = Field(
+        default=[], description="columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
+    )
+    extract: Annotated[
+        ExtractEntry | None,
+        BeforeValidator(_expand_extract),
+        Field(description="full: each date in the names is an extract with all rows; or a mapping with its limits"),
+    ] = None
+
+
+class JsonEntry(RowFilesEntry):
     """Plain JSON lines, in files that a Kafka sink named or, where columns order the rows, with any names."""
 
     format: Literal["json"]
-    record: Literal["kafka", "value"] = Field(
-        default="kafka",
-        description="kafka: a line has topic, partition, offset, key, value; value: the line is the value",
-    )
+    record: _Record = "kafka"
     op: JsonOpEntry | None = Field(
         default=None, description="where a record has its operation; default: every record is an upsert"
     )
@@ -227,16 +190,11 @@ class JsonEntry(LandedEntry):
     extended_json: bool = Field(
         default=False, description='values are MongoDB\'s extended JSON, such as {"$date": "2026-01-31T12:00:00Z"}'
     )
-    commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
-    files: _Files = Field(default=[], description=_FILES)
-    time_zone: _TimeZone | None = Field(default=None, description=_TIME_ZONE)
-    folder_columns: list[Text] = Field(default=[], description=_FOLDER_COLUMNS)
     names: Literal["kafka", "kafka-dash", "any"] | None = Field(
         default=None,
         description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (names have no "
         "meaning); default: kafka if such files are there, else any",
     )
-    extract: ExtractOption = None
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -263,17 +221,14 @@ class StateJsonEntry(LandedEntry):
         description="follow: metadata widens types and sets `ttl.days` by itself, so whoever lands files may do it",
     )
     names: _KafkaNames = None
-    record: Literal["kafka", "value"] = Field(
-        default="kafka",
-        description="kafka: a line has topic, partition, offset, key, value; value: the line is the value",
-    )
+    record: _Record = "kafka"
     partitions: Literal["one", "many"] = Field(
         default="one",
         description="many: operations come in several partitions, and the state is never cleared as a whole",
     )
 
 
-class ParquetEntry(LandedEntry):
+class ParquetEntry(RowFilesEntry):
     """Parquet files of changes."""
 
     removed: ClassVar[Mapping[str, str]] = {
@@ -283,11 +238,6 @@ class ParquetEntry(LandedEntry):
     op: OpEntry | None = Field(
         default=None, description="where a row has its operation; default: every row is an upsert"
     )
-    commit_time: Text | None = Field(default=None, description=_COMMIT_TIME)
-    files: _Files = Field(default=[], description=_FILES)
-    time_zone: _TimeZone | None = Field(default=None, description=_TIME_ZONE)
-    folder_columns: list[Text] = Field(default=[], description=_FOLDER_COLUMNS)
-    extract: ExtractOption = None
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -295,32 +245,11 @@ class ParquetEntry(LandedEntry):
         return (VERSION,) if self.extract else (COLUMNS,)
 
 
-def _delimiter(value: Any) -> Any:
-    """Turns the two characters that YAML's `'\\t'` gives into a tab."""
-    return "\t" if value in ("\\t", "tab") else value
-
-
-def _encoding(value: str) -> str:
-    try:
-        name = codecs.lookup(value).name
-        ascii_stays = '\n\r",;\t|'.encode(name) == b'\n\r",;\t|'
-    except (LookupError, UnicodeError):
-        ascii_stays = False
-    if not ascii_stays:
-        hint = "Use an encoding such as `utf-8`, `latin-1` or `cp1252`. Convert UTF-16 files before they land."
-        raise mistake(
-            "CONFIG_UNKNOWN_VALUE", "must be an encoding that keeps ASCII bytes: tidefold splits lines at them.", hint
-        )
-    return name
-
-
 class CsvEntry(ParquetEntry):
     """CSV files of changes."""
 
     format: Literal["csv"]  # type: ignore[assignment]
-    delimiter: Annotated[str, BeforeValidator(_delimiter), Field(min_length=1, max_length=1)] = Field(
-        default=",", description="character between two values"
-    )
+    delimiter: Delimiter = Field(default=",", description="character between two values")
     null: list[str] = Field(default=[""], description="unquoted texts that mean null")
     quoted_null: bool = Field(default=False, description="the texts of `null` mean null in quotes, too")
     quote: Annotated[str, Field(max_length=1)] = Field(
@@ -334,10 +263,8 @@ class CsvEntry(ParquetEntry):
         description="true: the first line has the names; false: values come in the order of `columns`; or the names",
     )
     skip: int = Field(default=0, ge=0, le=1000, description="number of lines before the header or the first row")
-    encoding: Annotated[str, AfterValidator(_encoding)] = Field(
-        default="utf-8", description="encoding of the text, such as latin-1 or cp1252"
-    )
-    timestamp_formats: list[Annotated[Text, AfterValidator(_format)]] = Field(
+    encoding: Encoding = Field(default="utf-8", description="encoding of the text, such as latin-1 or cp1252")
+    timestamp_formats: list[TimeFormat] = Field(
         default=[], description='formats of times that are not ISO 8601, such as "%d.%m.%Y %H:%M:%S"'
     )
     decimal: Literal[".", ","] = Field(default=".", description="character before the fraction of a number")
