@@ -23,6 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidefold.changelog.arrow_message import is_compressed
 from tidefold.changelog.schema import count_changes, sort_by_key_group
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
@@ -34,7 +35,6 @@ from tidefold.typed_json import decode_json
 _MAGIC, _END = b"TDFSEG", b"TDFEND"
 _VERSION = 2
 _TRAILER = struct.Struct("<II6s")  # footer length, crc32 of the footer, magic
-_RECORD_BATCH = 3  # In the header union of an Arrow message.
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 # For a few changes, passing them to threads takes twice as long as reading them.
 _ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
@@ -397,28 +397,6 @@ def _read_piece(stream: BinaryIO, path: str, index: SegmentIndex, entry: IndexEn
     if not index.compressed and is_compressed(data):
         raise _corrupt(path, "its header says that it is not compressed, and it is")
     return data
-
-
-def is_compressed(message: bytes) -> bool:
-    """Whether an Arrow message is a record batch with a compressed body, as its metadata (a flatbuffer) says."""
-    root = 8 + _number("<I", message, 8)
-    header = _find_field(message, root, 2)
-    if _number("<B", message, _find_field(message, root, 1)) != _RECORD_BATCH:
-        return False
-    return _find_field(message, header + _number("<I", message, header), 3) > 0
-
-
-def _find_field(message: bytes, table: int, field: int) -> int:
-    """Returns the position of a field of a flatbuffer's table; 0: the table does not have it."""
-    offsets = table - _number("<i", message, table)
-    slot = 4 + 2 * field
-    offset = _number("<H", message, offsets + slot) if slot < _number("<H", message, offsets) else 0
-    return table + offset if offset else 0
-
-
-def _number(form: str, message: bytes, position: int) -> int:
-    number: int = struct.unpack_from(form, message, position)[0]
-    return number
 
 
 def _corrupt(path: str, why: str) -> CorruptError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from tidefold.domain.snapshot.claim import NAMED_KIND
+from tidefold.domain.snapshot.select_kind import NAMED_KIND
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.domain.verify.expected_files import is_old
 from tidefold.domain.wording import choose_record_noun, count_noun, format_minute, in_units

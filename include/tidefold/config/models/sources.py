@@ -161,7 +161,7 @@ class RowFilesEntry(LandedEntry):
     time_zone: TimeZone | None = Field(
         default=None,
         description="time zone of times without one, in values and in names of files, such as Europe/Berlin; default: "
-        "UTC. Of a time that clocks showed twice, the earlier one is meant; one that they never showed is refused",
+        "UTC. A local time that occurs twice means the earlier one; a local time that does not exist is refused",
     )
     folder_columns: list[Text] = Field(
         default=[], description="columns whose values are in the names of folders, as in dt=2026-01-31/part-0.csv"
@@ -218,7 +218,7 @@ class StateJsonEntry(LandedEntry):
     )
     metadata: Literal["compare", "follow"] = Field(
         default="compare",
-        description="follow: metadata widens types and sets `ttl.days` by itself, so whoever lands files may do it",
+        description="follow: metadata can widen types and set `ttl.days`, so anybody who lands files can do both",
     )
     names: _KafkaNames = None
     record: _Record = "kafka"

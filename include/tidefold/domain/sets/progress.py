@@ -132,7 +132,7 @@ class LogProgress:
     runs: the runs of records, in offset order.
     seen: for each transaction, up to which number all its records of this table have landed.
     places: for each transaction, the highest position of a record, if records have one.
-    renumbers: whether the connector of any record numbers anew, as in SourceRecord; None: no record says it.
+    renumbers: whether the connector of any record counts again from 1, as in SourceRecord; None: no record shows it.
     unbroken_to: all records below this offset, from `taken_to` on, have landed.
     next_offset: the offset after the last landed record.
     first_offset: the offset of the first new record; None: there is none.

@@ -24,8 +24,8 @@ from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import CLEAR, DELETE, LEFT_OUT, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.delta.deletion_vectors import Places, deletions, places
-from tidefold.domain.snapshot.claim import MARKED_SHARE
 from tidefold.domain.snapshot.manifest import NAMED, DataFile
+from tidefold.domain.snapshot.select_kind import MARKED_SHARE
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.base_rows import BucketRows

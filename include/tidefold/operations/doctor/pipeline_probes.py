@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from tidefold.config import Config
-from tidefold.domain.snapshot.claim import MARKED_SHARE
+from tidefold.domain.snapshot.select_kind import MARKED_SHARE
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
 from tidefold.operations.ground.outcome import ErrorInfo

@@ -12,8 +12,8 @@ from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.claim import KindDecision
 from tidefold.domain.snapshot.manifest import home
+from tidefold.domain.snapshot.select_kind import KindDecision
 from tidefold.domain.snapshot.transitions import progress_after_import
 from tidefold.errors import CorruptError
 from tidefold.fold.inputs import SourcePlaces

@@ -12,8 +12,9 @@ import msgspec
 
 from tidefold.domain.key_groups import Redistribution
 from tidefold.domain.log_state import LogState, Snapshot, TableSpec
-from tidefold.domain.snapshot.claim import KindDecision, KindPolicy, of_run, select_kind
+from tidefold.domain.snapshot.claim import KindPolicy, of_run
 from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.snapshot.select_kind import KindDecision, select_kind
 from tidefold.domain.source_progress import SourceProgress
 from tidefold.domain.table.types import Schema
 from tidefold.fold.plan import FoldTask, Read
