@@ -118,7 +118,7 @@ def _ask_header(terminal: Terminal, log: ProposedLog) -> list[str]:
 
 def _ask(terminal: Terminal, log: ProposedLog) -> ProposedLog:
     """Returns the log with the answers of the person at the terminal. An empty answer leaves the question open."""
-    from tidefold.sources.inference.rows import apply_answers
+    from tidefold.sources.inference.answers import apply_answers
 
     terminal.note(f"{log.id}: {log.sampled or log.topic}")
     for note in log.notes:

@@ -40,7 +40,7 @@ TIED = "tied"
 # This many are listed by name. The others are only counted.
 LISTED = 20
 _DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
-MARKS = (UNRESOLVED, TIE, ALIVE)
+_MARKS = (UNRESOLVED, TIE, ALIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +293,18 @@ def _describe_tie(key: dict[str, Any], order: Iterable[Any]) -> str:
 
 
 def without_marks(
+    stream: pa.RecordBatchReader, shape: TableSpec, ties: ListedKeys, left_out: list[pa.RecordBatch]
+) -> pa.RecordBatchReader:
+    """Returns the rows without their marks. While they are read, `ties` and `left_out` get the marked keys."""
+    schema = pa.schema([one for one in stream.schema if one.name not in _MARKS])
+    return pa.RecordBatchReader.from_batches(schema, _drop_marks(stream, shape, ties, left_out))
+
+
+def _drop_marks(
     batches: Iterable[pa.RecordBatch], shape: TableSpec, ties: ListedKeys, left_out: list[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows without their marks, and notes the marked keys in `ties` and `left_out`."""
     for batch in batches:
-        rows = batch.drop_columns([name for name in MARKS if name in batch.schema.names])
+        rows = batch.drop_columns([name for name in _MARKS if name in batch.schema.names])
         if UNRESOLVED in batch.schema.names:
             marked = batch.filter(pc.is_valid(batch.column(UNRESOLVED)))
             left_out.append(marked.select([*shape.key, UNRESOLVED]))

@@ -31,7 +31,6 @@ from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.base_rows import BucketRows
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.arrow_merge import (
-    MARKS,
     ListedKeys,
     find,
     find_tied_versions,
@@ -102,10 +101,9 @@ def merge_bucket(
     before, hidden, clears = tuple(cleared), base.read_beside(), has_clears(changes)
     newest = None if clears or not is_sorted or hidden else find(changes, before, shape, memory)
     if newest:
-        rows = pa.RecordBatchReader.from_batches(
-            table_schema(shape), replace_rows(base.rows or (), newest.keys, newest.rows)
-        )
-        yield MergeResult(BucketRows(rows), newest.rows.num_rows, newest.deletes, before, newest.keys)
+        replaced = replace_rows(base.rows or (), newest.keys, newest.rows)
+        bucket = BucketRows(pa.RecordBatchReader.from_batches(table_schema(shape), replaced))
+        yield MergeResult(bucket, newest.rows.num_rows, newest.deletes, before, newest.keys)
         return
     with _values_explained(), connect(memory, scratch) as connection:
         connection.register("changes", changes)
@@ -127,9 +125,7 @@ def merge_bucket(
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(asked.rows).to_arrow_reader(65_536)
-        if asked.marks:
-            schema = pa.schema([one for one in stream.schema if one.name not in MARKS])
-            stream = pa.RecordBatchReader.from_batches(schema, without_marks(stream, shape, ties, left_out))
+        stream = without_marks(stream, shape, ties, left_out) if asked.marks else stream
         bucket = BucketRows(stream, lambda: _join_sidecar(beside, left_out, shape))
         yield MergeResult(bucket, upserts, deletes, highest, keys, ties, left_out, *clears_rows)
 

@@ -21,6 +21,7 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.files.base import Csv
 from tidefold.sources.files.parquet import Parquet, open_parquet, plain_schema, read_batches
 from tidefold.sources.inference import layout, roles
+from tidefold.sources.inference.columns import name_column
 from tidefold.sources.inference.dialect import (
     Dialect,
     UnnamedFiles,
@@ -32,7 +33,7 @@ from tidefold.sources.inference.dialect import (
     read_beginning,
 )
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
-from tidefold.sources.inference.rows import SampledFeed, name_column, propose_rows
+from tidefold.sources.inference.rows import SampledFeed, propose_rows
 from tidefold.sources.inference.values import UNZONED, column_of_texts, find_spellings
 from tidefold.sources.landing.folders import Place, explain_table, folder_at, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed

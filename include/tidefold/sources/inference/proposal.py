@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+# What a question is about that the types of columns ask; their names follow.
+COLUMNS = "columns."
+
 
 @dataclass(frozen=True, slots=True)
 class ProposedColumn:

@@ -11,11 +11,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from tidefold.domain.source_progress import NameReading
-from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER
 from tidefold.domain.wording import count_noun
-from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses, numeric_forms
+from tidefold.sources.debezium.connect_schema import numeric_forms
 from tidefold.sources.inference import layout, roles
+from tidefold.sources.inference.columns import is_placeholder, list_names
 from tidefold.sources.inference.dialect import find_unnamed, patterns_of
+from tidefold.sources.inference.envelopes import find_key, is_envelope, propose_envelopes
 from tidefold.sources.inference.files import (
     NO_HEADERS,
     Headers,
@@ -28,32 +29,19 @@ from tidefold.sources.inference.files import (
 from tidefold.sources.inference.json_samples import find_record_path, objects_of, raw_lines, read_objects, sample_files
 from tidefold.sources.inference.operations import OpCandidate, find_ops, text_of
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
-from tidefold.sources.inference.rows import (
-    UNWRAPPED,
-    SampledFeed,
-    find_refused,
-    infer_column,
-    is_placeholder,
-    name_column,
-    propose_rows,
-)
+from tidefold.sources.inference.rows import UNWRAPPED, SampledFeed, propose_rows
 from tidefold.sources.inference.strange_rows import explain_strange_rows
-from tidefold.sources.inference.values import base64_note, column_of_values
+from tidefold.sources.inference.values import column_of_values
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.records.extended_json import to_plain
 
 _FEW = 3
-_CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
 _DATED = re.compile(r"(19|20)\d\d-[01]\d-[0-3]\d\.[^/]*$")
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
-_NO_ENVELOPES = "its records are plain rows: of Avro, only Debezium's envelopes are read. Write JSON or Parquet instead"
 _WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
-# Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
-_TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
-_NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
 Topics = dict[str, list[LandedFile]]
 
 
@@ -79,13 +67,13 @@ def propose(
         if _is_plain(sample := _sample(members)):
             proposed = _propose_kafka_rows(ids[topic], topic, homes[topic], notes, members)
         else:
-            proposed = _propose_log(ids[topic], topic, homes[topic], notes, sample)
+            proposed = propose_envelopes(ids[topic], topic, homes[topic], notes, sample)
         proposals.append(replace(proposed, options=(*proposed.options, *_names_option(members))))
     typed = group_typed(directory, tables, skipped)
     for (format_, topic), members in typed.items():
         [log] = log_ids([topic], [p.id for p in proposals])
         sample = sample_files(members, partial(_read_typed, format_))
-        proposed = _propose_log(log, topic, layout.landing_folder(members), [], sample)
+        proposed = propose_envelopes(log, topic, layout.landing_folder(members), [], sample)
         proposals.append(replace(proposed, format=format_, options=_names_option(members)))
     for folder, members in folders.items():
         [log] = log_ids([folder.name or layout.stem_of(members[0]) or name_at(directory)], [p.id for p in proposals])
@@ -136,13 +124,7 @@ def _is_of_kafka(file: LandedFile) -> bool:
 def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
     """Whether the records are rows, not Debezium envelopes."""
     rows = [r["value"] if isinstance(r.get("value"), dict) else r for r in sample]
-    return bool(rows) and not any(map(_is_envelope, rows))
-
-
-def _is_envelope(row: dict[str, Any]) -> bool:
-    """Whether a row is an envelope. A row may also have a column with the name of a part of an envelope."""
-    parts = (row.get("source"), row.get("payload"))
-    return any(isinstance(part, dict) for part in parts) or ("after" in row and "op" in row)
+    return bool(rows) and not any(map(is_envelope, rows))
 
 
 def _propose_kafka_rows(
@@ -153,7 +135,7 @@ def _propose_kafka_rows(
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     feed = _json_feed(log, topic, folder, files, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
-    key = tuple(name for name in (() if alone else _key(lines)) if any(name in row for row in feed.rows))
+    key = tuple(name for name in (() if alone else find_key(lines)) if any(name in row for row in feed.rows))
     strange = explain_strange_rows(rows)
     if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
         strange = (
@@ -233,7 +215,7 @@ def _json_feed(
         # Other fields next to the row do not belong to it.
         rows = [{**row[field], op.column: row[op.column]} for row in rows]
     columns = []
-    for name in _names(rows):
+    for name in list_names(rows):
         column = column_of_values(name, [row[name] for row in rows if name in row and not is_placeholder(row[name])])
         if name in told:
             column = ProposedColumn(name, told[name][0], "as the schema beside the rows says", told[name][1])
@@ -245,7 +227,7 @@ def _json_feed(
 
 def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]:
     """Returns the field that contains the rows, and the field with the operation; empty if the lines are the rows."""
-    names = _names(rows)
+    names = list_names(rows)
     objects = [n for n in names if any(isinstance(row.get(n), dict) for row in rows)]
     ops = find_ops([n for n in names if n not in objects], rows)
     op = ops[0] if ops and not ops[0].any_deletes else None
@@ -285,115 +267,3 @@ def _unwrap(record: dict[str, Any]) -> dict[str, Any]:
 def _envelope_of(line: dict[str, Any]) -> dict[str, Any]:
     value = _unwrap(line).get("value")
     return value if isinstance(value, dict) else {}
-
-
-def _propose_log(
-    log: str, topic: str, folder: PurePosixPath, shared: Sequence[str], sample: Sequence[dict[str, Any]]
-) -> ProposedLog:
-    """Proposes a log for Debezium envelopes. Without a record key, the inserted rows show the key columns."""
-    values = [r["value"] for r in sample if isinstance(r.get("value"), dict)]
-    rows = [v["after"] for v in values if isinstance(v.get("after"), dict)]
-    declared: dict[str, str | None] = {}
-    for schema in (r.get("value schema") for r in sample):
-        declared |= dict.fromkeys(column_names(schema)) | {n: c.type for n, c in columns_by(schema).items()}
-    last = next((r["value schema"] for r in reversed(sample) if r.get("value schema")), None)
-    columns = tuple(
-        ProposedColumn(
-            name, declared[name], "as the schema says" if declared[name] else "no type fits what the schema says"
-        )
-        if name in declared
-        else infer_column(name, [row[name] for row in rows if name in row], _column)
-        for name in _names(rows)
-    )
-    key, questions = _key(sample), []
-    if not key:
-        by_op = [(v.get("op"), v["after"]) for v in values if isinstance(v.get("after"), dict)]
-        inserted = [row for op, row in by_op if op in ("r", "c")]
-        once = [[row for op, row in by_op if op == "r"]]  # A snapshot has each row once.
-        keys = roles.find_keys(log, columns, inserted, None, once=once)
-        key = keys[0] if keys else ()
-        questions = [roles.key_question(log, keys, inserted, None, once=once)]
-    named = {column.name: name_column(column, of_json=True) for column in columns}
-    columns, key = tuple(named.values()), tuple(named[name].name if name in named else name for name in key)
-    connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
-    notes = _notes(columns, connector, shared)
-    if values and not any(map(_is_envelope, values)):
-        notes, questions = [_NO_ENVELOPES, *shared], []
-    changes = [v for v in values if v.get("op") != "r"]
-    return ProposedLog(
-        id=log,
-        topic=topic,
-        path=str(folder),
-        key=key,
-        columns=columns,
-        connector=connector,
-        order=connector,
-        records=len(sample),
-        usable=not notes and all(question.sure for question in questions),
-        notes=tuple(notes),
-        questions=tuple(questions),
-        warnings=()
-        if notes or not key
-        else (
-            *find_refused(key, columns, connector, sample),
-            *explain_losses(last, key),
-            *(f"key {c.name}: {c.note}" for c in columns if c.name in key and "base64(" in c.note),
-        ),
-        has_transactions=not changes or any(isinstance(v.get("transaction"), dict) for v in changes),
-    )
-
-
-def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns the column names in the order of their first occurrence."""
-    return list(dict.fromkeys(name for row in rows for name in row))
-
-
-def _key(sample: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    keys = [r["key"] for r in sample if isinstance(r.get("key"), dict)]
-    # A schema may be beside it.
-    first = keys[0].get("payload", keys[0]) if keys else {}
-    return tuple(first) if isinstance(first, dict) else tuple(keys[0])
-
-
-def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
-    values = [v for v in seen if v is not None]
-    kinds = {type(v) for v in values}
-    if not kinds:
-        return ProposedColumn(name, "string", "only nulls seen: check the type")
-    if kinds == {int, float}:
-        kinds = {float}
-    if len(kinds) > 1 or not kinds <= set(_NAMES):
-        shown = ", ".join(sorted(kind.__name__ for kind in kinds))
-        return ProposedColumn(name, None, f"no type fits what was seen ({shown})")
-    kind = kinds.pop()
-    if kind is str:
-        column = column_of_values(name, values)
-        return column if column.encoding == "iso" else ProposedColumn(name, "string", base64_note(name, values))
-    return ProposedColumn(name, _NAMES[kind], _whole_number_note(values) if kind is int else "")
-
-
-def _whole_number_note(values: Sequence[int]) -> str:
-    """Explains why `long` is proposed for every whole number: a later value outside `int` would be refused."""
-    low, high = min(values), max(values)
-    note = f"{low} to {high} seen"
-    if _TIMES[0] <= low and high <= _TIMES[1]:
-        return f"{note}: microseconds since 1970? then `timestamp`"
-    if _TIMES[0] <= 1000 * low and 1000 * high <= _TIMES[1]:
-        return f"{note}: milliseconds since 1970? then `{{type: timestamp, encoding: millis}}`"
-    return f"{note}: `int` would fit" if low >= -(2**31) and high < 2**31 else note
-
-
-def _notes(columns: Sequence[ProposedColumn], connector: str, shared: Sequence[str]) -> list[str]:
-    notes = []
-    if not columns:
-        notes.append("no record with `after` seen: the columns are not known")
-    notes += [f"column {c.name}: {c.note}" for c in columns if c.type is None]
-    if not connector:
-        notes.append(
-            "its records have no `source`, so nothing says which of two changes is the newer: land what Debezium "
-            "itself writes (other programs, such as Flink's `debezium-json`, leave `source` out)"
-        )
-    elif connector not in _CONNECTORS:
-        connectors = ", ".join(_CONNECTORS)
-        notes.append(f"connector {connector}: only {connectors} are supported in this version")
-    return [*notes, *shared]

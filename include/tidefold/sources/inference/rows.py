@@ -1,33 +1,20 @@
-"""Proposes a log for a feed of rows: its shape, with or without Debezium's envelope, from a sample of them."""
+"""Proposes a log for a feed of rows: its shape, from a sample of them."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
-
-from tidefold.domain.table.table_spec import VERSION, Column, TableSpec
-from tidefold.domain.table.table_spec_validation import column_mistakes
-from tidefold.sources.debezium.envelope import envelope_reader
+from tidefold.domain.table.table_spec import VERSION
 from tidefold.sources.extract.source import find_date
-from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.inference import roles
+from tidefold.sources.inference.columns import is_placeholder, name_column
 from tidefold.sources.inference.operations import Data, OpCandidate, find_lacks, find_ops, op_question
-from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
+from tidefold.sources.inference.proposal import COLUMNS, ProposalQuestion, ProposedColumn, ProposedLog
 from tidefold.sources.inference.values import UNZONED
-from tidefold.sources.records.accounting import FilePosition, ReaderPosition
-from tidefold.sources.records.errors import RefusedRecordError, infer_type
-from tidefold.sources.records.unavailable_values import placeholder_of
 
-_encode = msgspec.json.Encoder().encode
-
-
-is_placeholder = placeholder_of(PLACEHOLDER).is_in
-_Infer = Callable[[str, Sequence[Any]], ProposedColumn]
 # What ExtractNewRecordState adds to a row: the mark of a delete, and parts of the envelope.
 UNWRAPPED = re.compile(r"__(deleted|op|table|db|schema|lsn|scn|txId|gtid|file|pos|ts_[mun]s|(source|transaction)_\w+)")
 # What pandas calls the index of a frame.
@@ -36,64 +23,8 @@ _INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 _HALF, _MOST = 0.5, 0.8
 # Formats whose files can order rows.
 _BY_FILE = ("csv", "json", "parquet")
-_COLUMN = re.compile(r"[^\W_]\w{0,127}")
-_PARTIAL, _COLUMNS = "partial", "columns."
-# An answer to the question of the order.
-_EXTRACT = "extract: full"
+_PARTIAL = "partial"
 _NO_ZONE = "ASSUMED time_zone = UTC. Reason: its times have no zone. Another zone moves every one of them."
-
-
-def infer_column(name: str, seen: Sequence[Any], infer_plain: _Infer) -> ProposedColumn:
-    """Infers a column from its values. It is text if only text fits; `infer_plain` decides for numbers and texts."""
-    values = [value for value in seen if value is not None and not is_placeholder(value)]
-    if values and all(isinstance(value, dict) and set(value) == {"scale", "value"} for value in values):
-        return ProposedColumn(name, "string", "decimals, each with a scale of its own", "decimal")
-    if values and all(isinstance(value, list) for value in values):
-        kinds = {infer_type([one]) for value in values for one in value if one is not None}
-        if not kinds:
-            return ProposedColumn(name, "array<string>", "only empty lists seen: check the type")
-        kind = kinds.pop() if len(kinds) == 1 else ""
-        return ProposedColumn(name, kind) if kind else ProposedColumn(name, "string", "lists, as JSON", "json")
-    column = infer_plain(name, values)
-    if column.type is not None or not values:
-        return column
-    return ProposedColumn(name, "string", "values of several kinds, as JSON", "json")
-
-
-def find_refused(
-    key: Sequence[str], columns: Sequence[ProposedColumn], order: str, sample: Sequence[Mapping[str, Any]]
-) -> tuple[str, ...]:
-    """Describes the sampled records that the proposal would refuse, in one sentence; empty: none."""
-    proposed = tuple(
-        Column(c.name, c.type or "string", c.encoding, aliases=(c.alias,) if c.alias else ()) for c in columns
-    )
-    if next(column_mistakes([column.name for column in proposed]), None):
-        return ()  # Another message reports this.
-    shape = TableSpec(tuple(key), proposed, order, key_groups=1, buckets=1)
-    reader, at = envelope_reader(shape), ReaderPosition(FilePosition("", 0), shape)
-    reasons: Counter[str] = Counter()
-    first = ""
-    for record in sample:
-        line = _encode(_wrap(record))
-        at.begin_single_record(line, 0, 0)
-        try:
-            reader(at, line)
-        except RefusedRecordError as refused:
-            reasons[refused.reason] += 1
-            first = first or refused.detail
-        at.drain_batch()
-    if not reasons:
-        return ()
-    counted = ", ".join(f"{number} {reason}" for reason, number in sorted(reasons.items()))
-    return (f"{reasons.total()} of {len(sample)} sampled records would be refused ({counted}): {first}",)
-
-
-def _wrap(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the record as it landed, without its position."""
-    value, schema = record.get("value"), record.get("value schema")
-    payload = {"schema": schema, "payload": value} if schema and value is not None else value
-    key, key_schema = record.get("key"), record.get("key schema")
-    return {"key": {"schema": key_schema, "payload": key} if key_schema and key else key, "value": payload}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +69,90 @@ class SampledFeed:
 
 def propose_rows(feed: SampledFeed) -> ProposedLog:
     """Returns the log with its best candidates, and a question for each choice that the sample does not prove."""
+    best = _choose(feed)
+    feed, op, extract, columns = best.feed, best.op, best.extract, best.columns
+    ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
+    # The folders of extracts have their date, which is in no row.
+    by_folder = () if extract else feed.folder_columns
+    is_json, listed = feed.format == "json", (*columns, *by_folder)
+    named = {c.name: name_column(c, of_json=is_json) for c in listed if c.name not in ignored}
+    questions = tuple(_list_questions(best))
+    notes = (*feed.notes, *(() if named or feed.notes else ("no column was found",)))
+    zone = _assume_zone(feed, columns)
+    return ProposedLog(
+        id=feed.id,
+        topic=feed.topic,
+        path=feed.path,
+        key=tuple(named[name].name for name in best.key if name in named),
+        columns=tuple(named.values()),
+        connector="",
+        order=VERSION if extract else "position" if feed.ordered else "",
+        records=len(feed.rows),
+        usable=not notes and all(question.sure for question in questions),
+        notes=notes,
+        format=feed.format,
+        options=tuple({**feed.options, **zone, **_list_options(best, by_folder)}.items()),
+        sampled=feed.sampled,
+        order_by=_split_order(best.orders[0], named) if best.orders and not best.appends else (),
+        appends=best.appends,
+        merge=_PARTIAL if best.unsent else "",
+        questions=questions,
+        ignored=ignored,
+        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
+        refused=feed.refused,
+        op_column=next((name_column(c) for c in feed.columns if op and c.name == op.column and c.type), None),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The columns of a feed by their roles, best first.
+
+    outer: the operation of the lines, beside a mark of deletes in the row.
+    columns: those of the table; optional: some rows lack it.
+    lacks: the columns that rows lack which are no deletes, each with whether only older files lack it.
+    parts: the rows of each file.
+    once: samples that have each row once.
+    ties: the columns that may order rows, each with the share of its ties.
+    """
+
+    feed: SampledFeed
+    ops: Sequence[OpCandidate]
+    outer: OpCandidate | None
+    columns: Sequence[ProposedColumn]
+    lacks: Mapping[str, bool]
+    parts: Sequence[Data]
+    once: Sequence[Data]
+    keys: Sequence[tuple[str, ...]]
+    extract: ProposalQuestion | None
+    ties: Mapping[str, float]
+    orders: Sequence[str]
+
+    @property
+    def op(self) -> OpCandidate | None:
+        return self.ops[0] if self.ops else None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.keys[0] if self.keys else ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no rows, and a note says why. Then no question is needed."""
+        return not self.feed.rows and bool(self.feed.notes)
+
+    @property
+    def appends(self) -> bool:
+        """Whether rows have no key, no operation and no order."""
+        return not (self.keys or self.ops or self.is_empty or self.feed.ordered)
+
+    @property
+    def unsent(self) -> list[str]:
+        """The columns that rows lack which are no deletes."""
+        return [c.name for c in self.columns if not (self.lacks.get(c.name, True) or self.appends or self.extract)]
+
+
+def _choose(feed: SampledFeed) -> _Candidates:
     as_any = feed.format == "json"
     feed = replace(feed, columns=tuple(roles.read_position(c, feed.rows, as_any=as_any) for c in feed.columns))
     ops = find_ops([c.name for c in feed.columns], feed.rows)
@@ -158,48 +173,19 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
     feed = replace(feed, ordered=feed.ordered or extract is not None)
     ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key)
     orders = roles.add_files(columns, ties) if feed.format in _BY_FILE and not feed.ordered else [*ties]
-    zone = _assume_zone(feed, columns)
-    questions = [*feed.questions, *op_question(ops, feed.rows)]
-    empty = not feed.rows and bool(feed.notes)  # Then no question is needed.
-    if not feed.key and not empty:
-        questions.append(roles.key_question(feed.id, keys, feed.rows, op, parts, once))
-    appends = not keys and not op and not empty and not feed.ordered
-    unsent = [c.name for c in columns if not (lacks.get(c.name, True) or appends or extract)]
-    questions += [*_ask_merge(unsent), *_ask_types(columns), *([extract] if extract else [])]
-    if not feed.ordered and not empty and not appends:
-        questions.append(_ask_order(feed, columns, orders, ties, is_alone=op is None and _is_one_day(feed)))
-    ignored = tuple(c.name for c in columns if c.type is None or _INDEX.fullmatch(c.name))
-    # The folders of extracts have their date, which is in no row.
-    by_folder = () if extract else feed.folder_columns
-    is_json, listed = feed.format == "json", (*columns, *by_folder)
-    named = {c.name: name_column(c, of_json=is_json) for c in listed if c.name not in ignored}
-    notes = [*feed.notes, *([] if named or feed.notes else ["no column was found"])]
-    options = {**feed.options, **zone, **_list_options(feed, op, extract, by_folder)}
-    if op and outer:
-        options["op"] = {**outer.option, "row": feed.row_field, "deleted": op.column}
-    return ProposedLog(
-        id=feed.id,
-        topic=feed.topic,
-        path=feed.path,
-        key=tuple(named[name].name for name in key if name in named),
-        columns=tuple(named.values()),
-        connector="",
-        order=VERSION if extract else "position" if feed.ordered else "",
-        records=len(feed.rows),
-        usable=not notes and all(question.sure for question in questions),
-        notes=tuple(notes),
-        format=feed.format,
-        options=tuple(options.items()),
-        sampled=feed.sampled,
-        order_by=_split_order(orders[0], named) if orders and not appends else (),
-        appends=appends,
-        merge=_PARTIAL if unsent else "",
-        questions=tuple(questions),
-        ignored=ignored,
-        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
-        refused=feed.refused,
-        op_column=next((name_column(c) for c in feed.columns if op and c.name == op.column and c.type), None),
-    )
+    return _Candidates(feed, ops, outer, columns, lacks, parts, once, keys, extract, ties, orders)
+
+
+def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
+    feed = best.feed
+    yield from (*feed.questions, *op_question(best.ops, feed.rows))
+    if not feed.key and not best.is_empty:
+        yield roles.key_question(feed.id, best.keys, feed.rows, best.op, best.parts, best.once)
+    yield from (*_ask_merge(best.unsent), *_ask_types(best.columns), *([best.extract] if best.extract else []))
+    if not feed.ordered and not best.is_empty and not best.appends:
+        names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
+        is_alone = best.op is None and _is_one_day(feed)
+        yield roles.order_question(best.columns, best.orders, best.ties, feed.rows, names, is_alone)
 
 
 def _find_extracts(
@@ -229,20 +215,9 @@ def _ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
     }
     text = "which type have these numbers?"
     return [
-        ProposalQuestion(f"{_COLUMNS}{', '.join(names)}", text, kind, sure=True, because=because[kind[1]])
+        ProposalQuestion(f"{COLUMNS}{', '.join(names)}", text, kind, sure=True, because=because[kind[1]])
         for kind, names in kinds.items()
     ]
-
-
-def _ask_order(
-    feed: SampledFeed,
-    columns: Sequence[ProposedColumn],
-    orders: Sequence[str],
-    ties: Mapping[str, float],
-    is_alone: bool,
-) -> ProposalQuestion:
-    names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
-    return roles.order_question(columns, orders, ties, feed.rows, names, is_alone)
 
 
 def _assume_zone(feed: SampledFeed, columns: Iterable[ProposedColumn]) -> dict[str, str]:
@@ -254,14 +229,10 @@ def _assume_zone(feed: SampledFeed, columns: Iterable[ProposedColumn]) -> dict[s
     return {"time_zone": "UTC"} if unzoned else {}
 
 
-def _list_options(
-    feed: SampledFeed,
-    op: OpCandidate | None,
-    extract: ProposalQuestion | None,
-    by_folder: Sequence[ProposedColumn],
-) -> dict[str, Any]:
+def _list_options(best: _Candidates, by_folder: Sequence[ProposedColumn]) -> dict[str, Any]:
     """Returns the options that follow from what was chosen."""
     options: dict[str, Any] = {}
+    feed, op, extract = best.feed, best.op, best.extract
     if extract:
         options["extract"] = "full" if extract.candidates == ("full",) else {"marker": feed.marker or "?"}
     if by_folder:
@@ -269,7 +240,9 @@ def _list_options(
     if not op and (sums := feed.options.get("op")):
         column = next(name_column(one).name for one in feed.columns if one.name == sums["column"])
         options["op"] = {**sums, "column": column}
-    if op:
+    if op and best.outer:
+        options["op"] = {**best.outer.option, "row": feed.row_field, "deleted": op.column}
+    elif op:
         # The stream of a Snowflake table, whose rows have no order.
         pairs = {"pairs": True} if any(one.name.upper() == "METADATA$ISUPDATE" for one in feed.columns) else {}
         options["op"] = {**op.option, **({"row": feed.row_field} if feed.row_field else {}), **pairs}
@@ -348,61 +321,4 @@ def _explain_unwrapped(feed: SampledFeed, op: OpCandidate | None) -> tuple[str, 
         "so records that are sent again count again; truncates; and the begin of a new snapshot, so rows that were "
         f"deleted before it stay. {deletes}A large value that did not change is not sent: {kept}. "
         "Without that transformation, `format: debezium-json` has all of it.",
-    )
-
-
-def name_column(column: ProposedColumn, *, of_json: bool = False) -> ProposedColumn:
-    """Returns the column with a name that a table can have; the source's own name becomes an alias.
-
-    of_json: no decoder of JSON finds a name with quotes or control characters.
-    """
-    if _COLUMN.fullmatch(column.name) or (of_json and re.search(r'[\\"\x00-\x1f]', column.name)):
-        return column
-    name = re.sub(r"\W+", "_", column.name).strip("_")[:128]
-    if not _COLUMN.fullmatch(name):
-        return column
-    return replace(column, name=name, alias=column.name)
-
-
-def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
-    """Returns the log with a person's answers. An answer is a candidate of the question, or another text."""
-    chosen = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
-    options = dict(log.options)
-    names = {column.alias or column.name: column.name for column in log.columns}
-    columns = log.columns
-    if chosen.get("op") == ("none",):
-        name = str(options.pop("op")["column"])
-        columns = (log.op_column or ProposedColumn(name, "string"), *columns)
-    is_extract = chosen.get("order") == (_EXTRACT,)
-    if is_extract:
-        options["extract"] = "full"
-    if "encoding" in chosen:
-        options["encoding"] = chosen["encoding"][0]
-    if "decimal" in chosen:
-        mark = text.strip() if (text := answers["decimal"]) else "."
-        options |= {"decimal": mark, "thousands": "." if mark == "," else ","}
-    if "timestamp_formats" in chosen:
-        options["timestamp_formats"] = list(chosen["timestamp_formats"])
-    if chosen.get("merge") == ("last",):
-        log = replace(log, merge="")
-    for question in log.questions:
-        wanted = answers.get(question.about, "").strip()
-        if question.about.startswith(_COLUMNS) and wanted and wanted != question.candidates[0]:
-            changed = question.about.removeprefix(_COLUMNS).split(", ")
-            retyped = {
-                c: replace(c, type=wanted, encoding="", note="") for c in columns if (c.alias or c.name) in changed
-            }
-            columns = tuple(retyped.get(c, c) for c in columns)
-    left = tuple(
-        replace(question, sure=True, because="") if question.about in chosen else question for question in log.questions
-    )
-    return replace(
-        log,
-        key=tuple(names.get(name, name) for name in chosen.get("key", log.key)),
-        order=VERSION if is_extract else log.order,
-        order_by=() if is_extract else tuple(names.get(name, name) for name in chosen.get("order", log.order_by)),
-        columns=columns,
-        options=tuple(options.items()),
-        questions=left,
-        usable=not log.notes and all(question.sure for question in left),
     )

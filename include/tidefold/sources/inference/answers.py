@@ -1,0 +1,56 @@
+"""Applies a person's answers to the questions of a proposal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidefold.domain.table.table_spec import VERSION
+from tidefold.sources.inference.proposal import COLUMNS, ProposedColumn, ProposedLog
+
+# An answer to the question of the order.
+_EXTRACT = "extract: full"
+
+
+def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
+    """Returns the log with a person's answers. An answer is a candidate of the question, or another text."""
+    chosen = {about: tuple(part.strip() for part in text.split(",")) for about, text in answers.items() if text.strip()}
+    options = dict(log.options)
+    names = {column.alias or column.name: column.name for column in log.columns}
+    columns = log.columns
+    if chosen.get("op") == ("none",):
+        name = str(options.pop("op")["column"])
+        columns = (log.op_column or ProposedColumn(name, "string"), *columns)
+    is_extract = chosen.get("order") == (_EXTRACT,)
+    if is_extract:
+        options["extract"] = "full"
+    if "encoding" in chosen:
+        options["encoding"] = chosen["encoding"][0]
+    if "decimal" in chosen:
+        mark = text.strip() if (text := answers["decimal"]) else "."
+        options |= {"decimal": mark, "thousands": "." if mark == "," else ","}
+    if "timestamp_formats" in chosen:
+        options["timestamp_formats"] = list(chosen["timestamp_formats"])
+    if chosen.get("merge") == ("last",):
+        log = replace(log, merge="")
+    for question in log.questions:
+        wanted = answers.get(question.about, "").strip()
+        if question.about.startswith(COLUMNS) and wanted and wanted != question.candidates[0]:
+            changed = question.about.removeprefix(COLUMNS).split(", ")
+            retyped = {
+                c: replace(c, type=wanted, encoding="", note="") for c in columns if (c.alias or c.name) in changed
+            }
+            columns = tuple(retyped.get(c, c) for c in columns)
+    left = tuple(
+        replace(question, sure=True, because="") if question.about in chosen else question for question in log.questions
+    )
+    return replace(
+        log,
+        key=tuple(names.get(name, name) for name in chosen.get("key", log.key)),
+        order=VERSION if is_extract else log.order,
+        order_by=() if is_extract else tuple(names.get(name, name) for name in chosen.get("order", log.order_by)),
+        columns=columns,
+        options=tuple(options.items()),
+        questions=left,
+        usable=not log.notes and all(question.sure for question in left),
+    )
