@@ -79,7 +79,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
 
 def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     inputs, plan, recipe = Inputs(), task.plan, task.recipes[0]
-    shape, near = plan.shape, task.near(recipe)
+    shape, near = plan.shape, task.find_change_sets(recipe)
     based = BaseFiles(recipe.base, plan.aligner, recipe.schema)
     schema, store = table_schema(shape), inputs.store(plan.target)
     with phases.phase("read segments: sha256, decode, filter"):

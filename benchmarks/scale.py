@@ -26,7 +26,7 @@ from tidefold.compute.broadcast_work import BroadcastWork
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.source_progress import StreamPosition
 from tidefold.fold.plan_fold import sort_by_weight
-from tidefold.fold.tasks import FoldWork, deal
+from tidefold.fold.tasks import FoldWork, serialize_tasks
 from tidefold.operations.inspect.status import status
 from tidefold.wiring import open_pipeline
 
@@ -59,7 +59,7 @@ def cpu_seconds(act: Callable[[], T]) -> tuple[float, T]:
 def line(buckets: int, change_sets: int) -> str:
     sent = count_bytes(buckets, change_sets)
     tasks = tasks_of(buckets, change_sets)
-    planned, (work, texts) = cpu_seconds(lambda: deal(sort_by_weight(tasks)))
+    planned, (work, texts) = cpu_seconds(lambda: serialize_tasks(sort_by_weight(tasks)))
     pickled = pickle.dumps(BroadcastWork(work))
     unpacked, _ = cpu_seconds(lambda: _unpack(pickled, texts))
     copied = sent.tasks + buckets * change_sets * _length_of_a_change_set()
@@ -72,7 +72,7 @@ def _unpack(pickled: bytes, texts: list[str]) -> int:
     """What the processes of one executor do together: the work once, each task, and a look for its change sets."""
     work = pickle.loads(pickled).work
     assert isinstance(work, FoldWork)
-    return sum(len(task.near(task.recipes[0])) for task in map(work.task, texts))
+    return sum(len(task.find_change_sets(task.recipes[0])) for task in map(work.task, texts))
 
 
 def _all(sent: DealtBytes) -> int:

@@ -22,7 +22,7 @@ from tidefold.spark.steps import MaterializeStep
 
 def run(spark: SparkSession, pipeline: Pipeline, step: MaterializeStep, logs: Sequence[str]) -> list[Outcome]:
     with begin(pipeline, logs, step.request) as attempts:
-        work, tasks = attempts.deal()
+        work, tasks = attempts.serialize_tasks()
         # On a Spark Connect server `range(hands).mapInArrow(work)`; in a classic session a broadcast of the work, and
         # `parallelize(tasks).mapPartitions(work)` (decisions 0040 and 0057).
         answers = on_spark(spark)(work, tasks)

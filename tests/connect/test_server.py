@@ -159,7 +159,7 @@ def test_a_large_step_does_not_hold_up_a_small_one_of_the_same_pipeline(spark: S
 
     cores = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(1) as pool:
-        large = pool.submit(run_tasks, "large", 4 * runners.HANDS * cores)
+        large = pool.submit(run_tasks, "large", 4 * runners.PARTITIONS_PER_CORE * cores)
         while not order.exists():
             assert not wait([large], 0.1).done
         run_tasks("small", 1)

@@ -175,7 +175,7 @@ def materialize(world: World, log: str, asked: claim.Claim, at: int | None = Non
     asked = replace(asked, token=f"{world.number():08x}")
     move = partial(claim.claim, asked=asked) if at is None else partial(point_in_time.claim, asked=asked, at=at)
     state = world.commit(log, move, repeat=False)
-    mine = claim.of_run(state, asked.run)
+    mine = claim.find_by_run(state, asked.run)
     if mine is None or mine.state is not State.ONGOING:
         return
     yield

@@ -133,13 +133,13 @@ def whole_cycle(world: World, log: str, pick: Pick) -> None:
 def _bring_to_end(world: World, log: str, run: str, verdict: str, publishes: bool) -> None:
     """What follows a fold: the gate passes it, or it is let through by somebody, or aborted."""
     state = world.read(log)
-    mine = claim.of_run(state, run) if state else None
+    mine = claim.find_by_run(state, run) if state else None
     if mine is None or mine.state is not State.STAGED:
         return
     judged = _verdict(mine, verdict not in ("fail", "override"), "one")
     if verdict == "of other files":
         judged = replace(judged, manifest=verdict)
-    commit(world, log, "judge", partial(transitions.judge, snapshot_id=mine.id, verdict=judged))
+    commit(world, log, "judge", partial(transitions.record_verdict, snapshot_id=mine.id, verdict=judged))
     if verdict == "override":
         commit(world, log, "override", partial(transitions.override, snapshot_id=mine.id, by="me", why="because"))
     commit(world, log, "confirm", partial(transitions.confirm, snapshot_id=mine.id))
@@ -274,7 +274,7 @@ def judge(world: World, pick: Pick) -> None:
         verdict = _verdict(found, pick((True, True, False)), pick(("one", "two")))
         if pick((False, False, True)):
             verdict = replace(verdict, manifest="of other files")
-        commit(world, log, "judge", partial(transitions.judge, snapshot_id=found.id, verdict=verdict))
+        commit(world, log, "judge", partial(transitions.record_verdict, snapshot_id=found.id, verdict=verdict))
 
 
 @rule(1)

@@ -68,7 +68,7 @@ def fold(shape: TableSpec, folds: Iterable[list[Change]]) -> tuple[list[Change],
             merge_bucket(bucket_of(base, hidden), table, shape, cleared, memory=100_000_000, scratch=scratch) as done,
         ):
             base = read_all(done.bucket, shape)
-            hidden, cleared = done.bucket.read_beside(), done.cleared
+            hidden, cleared = done.bucket.read_sidecar(), done.cleared
         ties.append(done.ties.count)
     names = [column.name for column in shape.columns]
     return base.select(names).to_pylist(), ties

@@ -65,7 +65,7 @@ class Life:
             return
         self.made[attempt.id] = sqns
         state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
-        state = transitions.judge(state, attempt.id, verdict_for(state.snapshots[-1]))
+        state = transitions.record_verdict(state, attempt.id, verdict_for(state.snapshots[-1]))
         self.state = transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, len(self.made))
 
     def step(self, kind: str, pick: int) -> None:

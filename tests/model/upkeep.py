@@ -54,7 +54,7 @@ def keep_tail(world: World, pick: Pick) -> None:
     run = f"tail-{world.number()}"
     world.start("tail", processes.take_tail(world, log, run), whole=True)
     state = world.read(log)
-    mine = claim.of_run(state, run) if state else None
+    mine = claim.find_by_run(state, run) if state else None
     if mine is None:
         return
     tagged = partial(references.tag, name=name, snapshot_id=mine.id)

@@ -88,7 +88,7 @@ def test_the_gate_reads_no_file_whose_counts_it_has(
     kept = [file for file in manifest.shown if file.key_groups not in changed]
     assert kept
     for file in kept:
-        path = Path(pipeline.store.uri(data_path(manifest.home, file.name)))
+        path = Path(pipeline.store.uri(data_path(manifest.data_folder, file.name)))
         path.write_bytes(bytes(path.stat().st_size))
     [outcome] = judge(pipeline, ["accounts"], "run-2", SparkEngine(spark))
     assert (outcome.status, outcome.facts["counted_by"]) == ("passed", 1)

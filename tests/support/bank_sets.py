@@ -77,7 +77,7 @@ def judge_staged(pipeline: Pipeline, run_id: str | None = None, failing: str = "
     """Judges the staged snapshots, of one run or of any. All pass, except that of the log `failing`."""
     for log in LOGS:
         state = pipeline.ledger(log).find()
-        attempt = state.open_of(run_id) if state else None
+        attempt = state.find_open(run_id) if state else None
         if attempt and attempt.state is State.STAGED:
             judge_all(pipeline, log, passed=log != failing)
 

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 
 from tidefold.compute import runners
 from tidefold.compute.broadcast_work import BroadcastWork
-from tidefold.compute.runners import deal_hands
+from tidefold.compute.runners import partition_tasks
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
@@ -19,7 +19,7 @@ from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.fold.plan import Address, FoldPlan, FoldTask, Input, Recipe, number_ways
-from tidefold.fold.tasks import deal
+from tidefold.fold.tasks import serialize_tasks
 
 _STORE = "file:///var/lib/tidefold/production/store"
 _COLUMNS = ("id", "amount", "seen", "city", "text")
@@ -39,12 +39,12 @@ class DealtBytes:
     shared: int
     tasks: int
     function: int
-    hands: int
+    partitions: int
     largest: int
 
     @property
     def all(self) -> int:
-        return self.shared + self.tasks + self.function * self.hands
+        return self.shared + self.tasks + self.function * self.partitions
 
 
 def tasks_of(buckets: int, change_sets: int, ways: int = 1) -> list[FoldTask]:
@@ -87,8 +87,8 @@ def _input(span: KeyGroups) -> Input:
 
 def count_bytes(buckets: int, change_sets: int, cores: int | None = None) -> DealtBytes:
     """Counts what the runner on Spark sends. cores: of one machine, which gets some tasks a core; None: a cluster."""
-    work, texts = deal(tasks_of(buckets, change_sets))
-    hands = deal_hands(texts, min(len(texts), runners.HANDS * cores) if cores else len(texts))
-    dealt = [len(pickle.dumps(hand)) for hand in hands]
-    function = len(cloudpickle.dumps(partial(runners.work_hands, None)))
-    return DealtBytes(len(pickle.dumps(BroadcastWork(work))), sum(dealt), function, len(hands), max(dealt))
+    work, texts = serialize_tasks(tasks_of(buckets, change_sets))
+    partitions = partition_tasks(texts, min(len(texts), runners.PARTITIONS_PER_CORE * cores) if cores else len(texts))
+    dealt = [len(pickle.dumps(partition)) for partition in partitions]
+    function = len(cloudpickle.dumps(partial(runners.work_partitions, None)))
+    return DealtBytes(len(pickle.dumps(BroadcastWork(work))), sum(dealt), function, len(partitions), max(dealt))

@@ -111,8 +111,8 @@ def check_nothing_left_over(pipeline: Pipeline, completed: list[int]) -> None:
     for snapshot in state.snapshots:
         if snapshot.id in completed:
             manifest = read_manifest(pipeline.store, "accounts", snapshot)
-            homes.add(manifest.home)
-            owned |= {data_path(home, f.name) for f in manifest.files for home in (manifest.home, paths.table)}
+            homes.add(manifest.data_folder)
+            owned |= {data_path(home, f.name) for f in manifest.files for home in (manifest.data_folder, paths.table)}
     stored = [e.path for top in ("snapshots", "tables") for e in pipeline.store.list(top, unfinished=True)]
     assert {path for path in stored if "/_delta_log/" not in path} == owned
     logs = {path.split("/_delta_log/")[0] for path in stored if "/_delta_log/" in path}

@@ -58,5 +58,5 @@ def folded(
         ):
             rows = pa.concat_tables([rest, read_all(done.bucket, shape)])
             base = rows.sort_by([(name, "ascending") for name in shape.key]) if marks else rows
-            hidden, cleared = done.bucket.read_beside(), done.cleared
+            hidden, cleared = done.bucket.read_sidecar(), done.cleared
     return base.to_pylist()

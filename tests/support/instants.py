@@ -30,10 +30,10 @@ def judged(pipeline: Pipeline, run: str, log: str = "accounts") -> None:
     """Passes what a run has staged."""
 
     def move(state: LogState) -> LogState:
-        mine = state.open_of(run)
+        mine = state.find_open(run)
         if mine is None or mine.state is not State.STAGED:
             return state
-        return transitions.judge(
+        return transitions.record_verdict(
             state, mine.id, Verdict(True, "suite", mine.manifest or "", "report.html", "1 of 1 checks")
         )
 

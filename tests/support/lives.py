@@ -63,7 +63,7 @@ def judge(passed: bool) -> Move:
         verdict = replace(
             verdict_for(state.open_attempt, passed, suite), path=f"logs/accounts/quality/{state.open_attempt.id}.html"
         )
-        return transitions.judge(state, state.open_attempt.id, verdict)
+        return transitions.record_verdict(state, state.open_attempt.id, verdict)
 
     return move
 

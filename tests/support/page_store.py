@@ -119,7 +119,7 @@ class Story:
         findings = Findings(tuple(checks), (), (), 1.5)
         judgement = conclude(state, attempt, manifest, "ab" * 32, findings, Circumstances(attempt.started_at))
         store_report(pipeline.store, store_judgement(pipeline.store, judgement))
-        pipeline.ledger(log).commit(lambda now: transitions.judge(now, attempt.id, verdict_of(judgement)))
+        pipeline.ledger(log).commit(lambda now: transitions.record_verdict(now, attempt.id, verdict_of(judgement)))
 
     def cycle(self, log: str, number: int) -> int:
         made = self.stage(log, number)

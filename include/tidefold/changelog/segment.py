@@ -45,7 +45,7 @@ _MOST_ROWS, _LEAST_ROWS, _BATCHES = 16_384, 4_096, 64
 _SMALL = 1 << 20
 
 
-def of_key_groups(changes: pa.Table, wanted: KeyGroups) -> pa.Table:
+def slice_key_groups(changes: pa.Table, wanted: KeyGroups) -> pa.Table:
     """Returns the changes of a range of key groups, from changes sorted by key group. The slice copies nothing."""
     groups = changes.column("_kg")
     first = pc.sum(pc.less(groups, wanted.first), min_count=0).as_py()
@@ -356,7 +356,7 @@ def read_change_set(
     # A schema message, some of the batches and an end mark are again a complete Arrow stream.
     table = pa.ipc.open_stream(b"".join([*data, _END_OF_STREAM]), options=_ONE_THREAD).read_all()
     if wanted is not None:
-        table = of_key_groups(table, wanted)
+        table = slice_key_groups(table, wanted)
     table = _with_places(table, change_set)
     return table if change_set.floor is None else table.filter(at_least(change_set.floor))
 

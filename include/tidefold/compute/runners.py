@@ -34,11 +34,11 @@ Runner = Callable[[TaskWork, Sequence[str]], list[TaskAnswer]]
 # As many as read and hash side by side when a snapshot is taken over; each may also have to merge a bucket.
 _THREADS = 4
 # Spark's tasks for each core: enough that none waits long for the last one; each costs as much as a small bucket.
-HANDS = 4
+PARTITIONS_PER_CORE = 4
 # Spark's tasks on a Spark Connect server, whose cores are not known. Each carries the work and all texts.
-_CONNECT_HANDS = 256
+_CONNECT_PARTITIONS = 256
 # The tasks of one of Spark's tasks, by their numbers.
-Hand = list[tuple[int, str]]
+Partition = list[tuple[int, str]]
 
 
 def in_process(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
@@ -87,17 +87,17 @@ def on_spark(spark: SparkSession) -> Runner:
     def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         if not tasks:
             return []
-        hands = min(len(tasks), _hands(spark))
+        partitions = min(len(tasks), _count_partitions(spark))
         context = spark.sparkContext
         shared = context.broadcast(BroadcastWork(work))
         prefer = getattr(work, "prefer", None)
         places = []
-        if prefer and hands == len(tasks) and (present := find_executors(context)):
+        if prefer and partitions == len(tasks) and (present := find_executors(context)):
             places = [prefer(task, present) for task in tasks]
-        dealing = deal_hands(tasks, hands)
+        divided = partition_tasks(tasks, partitions)
         try:
-            dealt = _place(context, dealing, places) if any(places) else context.parallelize(dealing, hands)
-            collected = dealt.mapPartitions(partial(work_hands, shared)).collect()
+            distributed = _place(context, divided, places) if any(places) else context.parallelize(divided, partitions)
+            collected = distributed.mapPartitions(partial(work_partitions, shared)).collect()
         finally:
             shared.destroy()
         return [_answer(text) for _, text in sorted(collected)]
@@ -113,8 +113,8 @@ def find_executors(context: SparkContext) -> frozenset[str]:
     return frozenset(executors)
 
 
-def _place(context: SparkContext, hands: Sequence[Hand], places: Sequence[tuple[str, ...]]) -> RDD[Hand]:
-    """Deals one hand to each of Spark's tasks, which runs on the host with one of its names, if it is soon free.
+def _place(context: SparkContext, partitions: Sequence[Partition], places: Sequence[tuple[str, ...]]) -> RDD[Partition]:
+    """Gives one partition to each of Spark's tasks, which runs on the host with one of its names, if it is soon free.
 
     Python's Spark has no such call. Its Scala has.
     """
@@ -124,8 +124,8 @@ def _place(context: SparkContext, hands: Sequence[Hand], places: Sequence[tuple[
     jvm: Any = context._jvm
     serializer = CPickleSerializer()
     pairs = jvm.java.util.ArrayList()
-    for hand, names in zip(hands, places, strict=True):
-        pairs.add(jvm.scala.Tuple2(bytearray(serializer.dumps(hand)), jvm.PythonUtils.toSeq(list(names))))
+    for partition, names in zip(partitions, places, strict=True):
+        pairs.add(jvm.scala.Tuple2(bytearray(serializer.dumps(partition)), jvm.PythonUtils.toSeq(list(names))))
     made = context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), jvm.scala.reflect.ClassTag.Any())
     return RDD(made.toJavaRDD(), context, serializer)
 
@@ -142,9 +142,9 @@ def on_connect(spark: SparkSession) -> Runner:
             return []
         mark_operations()
         with explain_errors():
-            hands = min(len(tasks), _count_connect_hands(spark))
-            packed = zlib.compress(pickle.dumps((BroadcastWork(work), deal_hands(tasks, hands))), 1)
-            numbers = spark.range(0, hands, 1, hands)
+            partitions = min(len(tasks), _count_connect_partitions(spark))
+            packed = zlib.compress(pickle.dumps((BroadcastWork(work), partition_tasks(tasks, partitions))), 1)
+            numbers = spark.range(0, partitions, 1, partitions)
             table = numbers.mapInArrow(partial(work_batches, packed), "number long, answer string").toArrow()
         answers = zip(*(table.column(name).to_pylist() for name in ("number", "answer")), strict=True)
         return [_answer(text) for _, text in sorted(answers)]
@@ -152,18 +152,18 @@ def on_connect(spark: SparkSession) -> Runner:
     return run
 
 
-def _count_connect_hands(spark: SparkSession) -> int:
+def _count_connect_partitions(spark: SparkSession) -> int:
     """How many tasks Spark gets at most: some for each core if the server is one process."""
     cores = re.fullmatch(r"local\[(\d+)(,\d+)?\]", spark.conf.get("spark.master", "") or "")
-    return min(_CONNECT_HANDS, HANDS * int(cores[1])) if cores else _CONNECT_HANDS
+    return min(_CONNECT_PARTITIONS, PARTITIONS_PER_CORE * int(cores[1])) if cores else _CONNECT_PARTITIONS
 
 
 def work_batches(packed: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    received, hands = _receive(packed)
-    for hand in (number for batch in batches for number in batch.column(0).to_pylist()):
-        for number, task in hands[hand]:
+    received, partitions = _receive(packed)
+    for partition in (number for batch in batches for number in batch.column(0).to_pylist()):
+        for number, task in partitions[partition]:
             # Inside, so that an executor with other packages says which.
             answer = _run_guarded(lambda text: received.work(text), task)
             yield pa.RecordBatch.from_pydict({"number": [number], "answer": [answer]})
@@ -171,26 +171,26 @@ def work_batches(packed: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 @lru_cache(maxsize=1)
-def _receive(packed: bytes) -> tuple[ReceivedWork, list[Hand]]:
+def _receive(packed: bytes) -> tuple[ReceivedWork, list[Partition]]:
     """Unpacks work and tasks once in each process, and forgets those before."""
-    received: tuple[ReceivedWork, list[Hand]] = pickle.loads(zlib.decompress(packed))
+    received: tuple[ReceivedWork, list[Partition]] = pickle.loads(zlib.decompress(packed))
     return received
 
 
-def deal_hands(tasks: Sequence[str], hands: int) -> list[Hand]:
-    """Deals the tasks in turns, so that each hand gets one of the largest first."""
-    return [[(number, tasks[number]) for number in range(hand, len(tasks), hands)] for hand in range(hands)]
+def partition_tasks(tasks: Sequence[str], count: int) -> list[Partition]:
+    """Divides the tasks in turns, so that each partition gets one of the largest first."""
+    return [[(number, tasks[number]) for number in range(first, len(tasks), count)] for first in range(count)]
 
 
-def _hands(spark: SparkSession) -> int:
+def _count_partitions(spark: SparkSession) -> int:
     """How many tasks Spark gets at most: a cluster may grow while it works, one machine does not."""
     context = spark.sparkContext
-    return HANDS * context.defaultParallelism if re.match(r"local(\[|$)", context.master) else sys.maxsize
+    return PARTITIONS_PER_CORE * context.defaultParallelism if re.match(r"local(\[|$)", context.master) else sys.maxsize
 
 
-def work_hands(shared: Broadcast[BroadcastWork], hands: Iterable[Hand]) -> Iterator[tuple[int, str]]:
-    for hand in hands:
-        for number, task in hand:
+def work_partitions(shared: Broadcast[BroadcastWork], partitions: Iterable[Partition]) -> Iterator[tuple[int, str]]:
+    for partition in partitions:
+        for number, task in partition:
             # Inside, so that an executor that cannot unpickle the work says why.
             yield number, _run_guarded(lambda text: shared.value.work(text), task)
     _freeze()

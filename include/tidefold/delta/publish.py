@@ -135,7 +135,7 @@ def _link_all(
     table = LogPaths(manifest.log).table
 
     def put(file: DataFile) -> None:
-        source, target = data_path(manifest.home, file.name), data_path(table, file.name)
+        source, target = data_path(manifest.data_folder, file.name), data_path(table, file.name)
         try:
             if target in taken:  # `link` compares the bytes.
                 store.link(source, target, copy=copy)

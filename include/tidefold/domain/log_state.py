@@ -394,7 +394,7 @@ class LogState:
         """The open attempts at snapshots as of an instant. Any number can be open, besides the next snapshot's."""
         return tuple(s for s in self.snapshots if s.open and s.as_of is not None)
 
-    def open_of(self, run: str | None) -> Snapshot | None:
+    def find_open(self, run: str | None) -> Snapshot | None:
         """Returns the open attempt of this run, of whatever kind; without a run, the attempt at the next snapshot."""
         if run is None:
             return self.open_attempt

@@ -1,4 +1,4 @@
-"""The rows of a bucket and what is kept beside them: opened from base files, without what nobody wants."""
+"""The rows of a bucket and their sidecar: opened from base files, without what nobody wants."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class BaseFiles:
 
 @dataclass(frozen=True, slots=True)
 class BucketRows:
-    """The rows of a bucket and what is kept beside them, as one value: what drops rows also drops their places.
+    """The rows of a bucket and their sidecar, as one value: what drops rows also drops their places.
 
     rows: sorted by key, to be read once; None: there are none.
-    read_beside: returns the sidecar: places of values, deletes, and keys that are left out; None: there is nothing.
+    read_sidecar: returns the sidecar: places of values, deletes, and keys that are left out; None: there is nothing.
         The rows decide what stays in it, so it is called after they were read.
     """
 
     rows: Iterable[pa.RecordBatch] | None = None
-    read_beside: Callable[[], pa.Table | None] = lambda: None
+    read_sidecar: Callable[[], pa.Table | None] = lambda: None
 
     def select_owned(self, only: OwnedRows | None) -> BucketRows:
         """Returns the rows of one owner alone: nothing beside them says whose it is."""
@@ -59,7 +59,7 @@ class BucketRows:
         """Returns the young rows, without the places of the values of others. Deletes stay (decision 0070)."""
         gone: list[pa.RecordBatch] | None = [] if shape.merge.engine is Engine.PARTIAL else None
         rows = drop_expired(self.rows or (), expire, gone, shape.key)
-        return BucketRows(rows, lambda: _forget(self.read_beside(), gone or ()))
+        return BucketRows(rows, lambda: _forget(self.read_sidecar(), gone or ()))
 
 
 def _forget(hidden: pa.Table | None, gone: Sequence[pa.RecordBatch]) -> pa.Table | None:
@@ -73,7 +73,7 @@ def _forget(hidden: pa.Table | None, gone: Sequence[pa.RecordBatch]) -> pa.Table
 
 @contextmanager
 def open_bucket(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[BucketRows]:
-    """Opens the rows of a bucket and what is kept beside them. Raises CorruptError."""
+    """Opens the rows of a bucket and their sidecar. Raises CorruptError."""
     hidden = _read_hidden(inputs, base, bucket)
     with open_base(inputs, base, bucket) as rows:
         yield BucketRows(rows, lambda: hidden)

@@ -15,7 +15,7 @@ from tidefold.delta.data_files import write_data_file, write_part
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.paths import DataFileName, data_path
 from tidefold.domain.retention.local_copies import CopyName
-from tidefold.domain.snapshot.manifest import DataFile, as_hidden, beside_path
+from tidefold.domain.snapshot.manifest import DataFile, as_hidden, sidecar_path
 from tidefold.domain.snapshot.point_in_time import without_times
 from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import CorruptError, NotFoundError
@@ -56,7 +56,7 @@ def _follow(task: FoldTask, recipe: Recipe, inputs: Inputs) -> FoldResult:
     # A store that was restored from a backup repeats its numbers, with other change sets.
     work = (plan.target.root, plan.log, plan.snapshot, plan.epoch, plan.checksums)
     least = 1 if plan.gathers else MANY
-    read = inputs.changes(work, plan.segments, plan.index, task.near(recipe), task.bucket, least)
+    read = inputs.changes(work, plan.segments, plan.index, task.find_change_sets(recipe), task.bucket, least)
     aligned = (task.plan.aligner.changes(_in_time(task, one), schema) for one, schema in read)
     changes = pa.concat_tables([change_schema(task.plan.shape).empty_table(), *aligned])
     if changes.num_rows == 0:
@@ -143,15 +143,15 @@ def _merge_bucket(
 
 
 def _write_bucket(task: FoldTask, inputs: Inputs, bucket: BucketRows) -> tuple[DataFile, ...]:
-    """Writes the rows, then what is kept beside them."""
+    """Writes the rows, then the sidecar."""
     shape = task.plan.shape
     file = _write_file(task, inputs, bucket.rows or (), table_schema(shape), task.part)
-    beside = bucket.read_beside()
-    if beside is None:
+    sidecar = bucket.read_sidecar()
+    if sidecar is None:
         return (file,) if file else ()
-    part = beside_path(task.part) if task.part else None
-    hidden = _write_file(task, inputs, beside.to_batches(), beside.schema, part)
-    left_out = list_left_out(beside, shape)
+    part = sidecar_path(task.part) if task.part else None
+    hidden = _write_file(task, inputs, sidecar.to_batches(), sidecar.schema, part)
+    left_out = list_left_out(sidecar, shape)
     both = (file, hidden and as_hidden(hidden, left_out.count, left_out.listed))
     return tuple(one for one in both if one)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.segment import Indexes, of_key_groups, read_change_set
+from tidefold.changelog.segment import Indexes, read_change_set, slice_key_groups
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet
@@ -66,8 +66,8 @@ class SourcePlaces:
 
         Local copies come first, its own before others'. Then come these folders of the store, then originals.
         """
-        near = sorted(self.local, key=lambda snapshot: (snapshot != base.snapshot, -snapshot))
-        copies = [(self.local[snapshot], str(CopyName(base.log, snapshot))) for snapshot in near]
+        nearest = sorted(self.local, key=lambda snapshot: (snapshot != base.snapshot, -snapshot))
+        copies = [(self.local[snapshot], str(CopyName(base.log, snapshot))) for snapshot in nearest]
         return tuple(
             Input(
                 file,
@@ -83,8 +83,8 @@ class SourcePlaces:
     @property
     def logs(self) -> tuple[Address, ...]:
         """Returns the addresses of segments, in order."""
-        near = [] if self.segments is None else [Address(StorageTier.LOCAL, self.segments)]
-        return (*near, Address(StorageTier.STORE, self.store))
+        local = [] if self.segments is None else [Address(StorageTier.LOCAL, self.segments)]
+        return (*local, Address(StorageTier.STORE, self.store))
 
 
 class ChangeCache:
@@ -102,7 +102,7 @@ class ChangeCache:
         """Returns the changes of change sets for a bucket, joined by schema, each table with the id of its schema.
 
         index: all change sets of the work.
-        numbers: those that are wanted; all of them are near the bucket.
+        numbers: those that are wanted; all of them overlap the bucket.
         read: returns all changes of a change set. Its errors are raised.
         """
         with self._lock:
@@ -115,7 +115,7 @@ class ChangeCache:
                 self._sort()
                 self.bytes += int(np.sum(_count_kept_bytes(index.lengths[missing])))
             tables = dict(self._tables)
-            complete = np.count_nonzero(self._known & index.is_near(bucket)) == len(numbers)
+            complete = np.count_nonzero(self._known & index.overlaps(bucket)) == len(numbers)
         wanted = None if complete else pa.array(numbers, pa.int64())
         return [(_of(table, bucket, wanted), schema) for (schema, _), table in tables.items()]
 
@@ -156,7 +156,7 @@ def _read(change_sets: Sequence[ChangeSet], read: Callable[[ChangeSet], pa.Table
 
 
 def _of(table: pa.Table, bucket: KeyGroups, wanted: pa.Array | None) -> pa.Table:
-    mine = of_key_groups(table, bucket)
+    mine = slice_key_groups(table, bucket)
     if wanted is not None:
         mine = mine.filter(pc.is_in(mine.column(_NUMBER), wanted))
     return mine.drop_columns(_NUMBER)
@@ -206,7 +206,7 @@ def changes_for(
 
     work: names the work; only its tasks share what was read.
     index: all change sets of the work.
-    numbers: those that are wanted; all of them are near the bucket.
+    numbers: those that are wanted; all of them overlap the bucket.
     read: returns the changes of a change set for a bucket, or all of them for None.
     least: fewer change sets than this are not read whole; 1 if tasks for all buckets need them.
     """
@@ -249,11 +249,11 @@ class Inputs:
 
     def open(self, wanted: Input) -> tuple[Address, AbstractContextManager[BinaryIO]]:
         """Returns an address with intact bytes, and a stream over them. Raises CorruptError, NotFoundError."""
-        places = (*self._near(wanted.file.sha256), *wanted.addresses)
+        places = (*self._find_host_copy(wanted.file.sha256), *wanted.addresses)
         address = self.first(wanted.file.name, wanted.file.bytes, places, partial(self._prove, wanted.file))
         return address, self.store(address).open(address.path)
 
-    def _near(self, name: str) -> tuple[Address, ...]:
+    def _find_host_copy(self, name: str) -> tuple[Address, ...]:
         copy = self.host.find(name) if self.host else None
         return (Address(StorageTier.LOCAL, *copy),) if copy else ()
 
@@ -277,8 +277,8 @@ class Inputs:
             at = replace(change_set, location=location)
             return read_change_set(self.store(root), at, bucket, self._indexes.setdefault(root.root, {}))
 
-        near = self._near(change_set.location.segment.rpartition("/")[2])
-        return self.first(name, change_set.location.length, (*near, *roots), read)
+        copy = self._find_host_copy(change_set.location.segment.rpartition("/")[2])
+        return self.first(name, change_set.location.length, (*copy, *roots), read)
 
     def first(self, name: str, size: int, addresses: Sequence[Address], act: Callable[[Address], T]) -> T:
         """Returns the result of `act` at the first address where it succeeds. Raises CorruptError if none has the file.

@@ -99,16 +99,16 @@ class ChangeSetIndex:
         self._first = np.array([c.key_groups.first for c in change_sets], np.int64)
         self._last = np.array([c.key_groups.last for c in change_sets], np.int64)
 
-    def is_near(self, bucket: KeyGroups) -> npt.NDArray[np.bool_]:
+    def overlaps(self, bucket: KeyGroups) -> npt.NDArray[np.bool_]:
         """Returns for each change set whether it may have changes for a bucket."""
         return (self._first <= bucket.last) & (self._last >= bucket.first)
 
-    def near(self, bucket: KeyGroups) -> PlaceNumbers:
+    def find_overlapping(self, bucket: KeyGroups) -> PlaceNumbers:
         """Returns the numbers of the change sets that may have changes for a bucket."""
-        return np.flatnonzero(self.is_near(bucket))
+        return np.flatnonzero(self.overlaps(bucket))
 
     def estimate_bytes(self, numbers: PlaceNumbers, bucket: KeyGroups) -> int:
-        """Estimates how many bytes of these change sets are for a bucket. Each must be near it."""
+        """Estimates how many bytes of these change sets are for a bucket. Each must overlap it."""
         first, last = self._first[numbers], self._last[numbers]
         overlap = np.minimum(last, bucket.last) - np.maximum(first, bucket.first) + 1
         return int(np.sum(self.lengths[numbers] * (overlap / (last - first + 1))))
@@ -138,7 +138,7 @@ class Input:
 class Recipe:
     """One way to make the rows of a bucket: files of a snapshot, and the change sets to fold into them.
 
-    way: the number of the change sets in `FoldPlan.ways`; those that are near the bucket are folded.
+    way: the number of the change sets in `FoldPlan.ways`; those that overlap the bucket are folded.
     cleared: the order of the highest clear that was folded into the snapshot.
     unchanged: what to do with the files if no change is for the bucket.
     """
@@ -218,9 +218,9 @@ class FoldPlan:
                 mask[first:end] = True
         return masks
 
-    def near(self, way: int, bucket: KeyGroups) -> PlaceNumbers:
+    def find_change_sets(self, way: int, bucket: KeyGroups) -> PlaceNumbers:
         """Returns the numbers of the change sets of a way that may have changes for a bucket."""
-        return np.flatnonzero(self._in_way[way] & self.index.is_near(bucket))
+        return np.flatnonzero(self._in_way[way] & self.index.overlaps(bucket))
 
 
 def number_ways(ways: Sequence[Sequence[ChangeSet]]) -> tuple[tuple[ChangeSet, ...], tuple[Ranges, ...]]:
@@ -259,22 +259,22 @@ class FoldTask:
     def writes_rows(self) -> bool:
         """Whether the task merges or rewrites rows. If not, it links files."""
         first = self.recipes[0]
-        return first.unchanged.action is RewriteAction.REWRITE or bool(len(self.near(first)))
+        return first.unchanged.action is RewriteAction.REWRITE or bool(len(self.find_change_sets(first)))
 
     @property
     def weight(self) -> int:
         """Estimates how many bytes the task reads."""
         first = self.recipes[0]
-        changes = self.plan.index.estimate_bytes(self.near(first), self.bucket)
+        changes = self.plan.index.estimate_bytes(self.find_change_sets(first), self.bucket)
         return sum(i.file.bytes for i in first.base) + changes
 
-    def near(self, recipe: Recipe) -> PlaceNumbers:
+    def find_change_sets(self, recipe: Recipe) -> PlaceNumbers:
         """Returns the numbers of the change sets that a recipe folds."""
-        return self.plan.near(recipe.way, self.bucket)
+        return self.plan.find_change_sets(recipe.way, self.bucket)
 
     def change_sets(self, recipe: Recipe) -> tuple[ChangeSet, ...]:
         """Returns the change sets that a recipe folds."""
-        return tuple(self.plan.change_sets[number] for number in self.near(recipe))
+        return tuple(self.plan.change_sets[number] for number in self.find_change_sets(recipe))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
+from tidefold.domain.snapshot.manifest import DataFile, Manifest, data_folder
 from tidefold.domain.snapshot.point_in_time import change_sets_of
 from tidefold.errors import RefusedError
 from tidefold.fold.inputs import SourcePlaces
@@ -75,7 +75,7 @@ def _tasks(
         shape=shape,
         snapshot=snapshot.id,
         epoch=snapshot.epoch,
-        target=Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id)),
+        target=Address(StorageTier.STORE, places.store, data_folder(state.log, snapshot.kind, snapshot.id)),
         segments=places.logs,
         change_sets=numbered,
         ways=ways,
@@ -101,7 +101,7 @@ def _tasks(
             rescaled=rescaled,
             keeps_deletions=snapshot.kind is not SnapshotKind.FULL,
         )
-        if len(plan.near(0, bucket)) or (files and unchanged.action is RewriteAction.REWRITE):
+        if len(plan.find_change_sets(0, bucket)) or (files and unchanged.action is RewriteAction.REWRITE):
             tasks.append(FoldTask(plan, bucket, (_recipe(base, files, places, unchanged),)))
     return sort_by_weight(tasks)
 
@@ -125,7 +125,7 @@ def _recipe(
 ) -> Recipe:
     if base is None:
         return Recipe(None, (), unchanged=unchanged)
-    inputs = places.inputs(base, files, base.home, LogPaths(base.log).table)
+    inputs = places.inputs(base, files, base.data_folder, LogPaths(base.log).table)
     return Recipe(base.snapshot, inputs, 0, base.cleared, base.schema, unchanged)
 
 

@@ -16,7 +16,7 @@ from tidefold.typed_json import decode_json
 
 
 class FoldWork:
-    """Makes buckets: takes the text of a task of `deal`, returns a FoldResult as JSON.
+    """Makes buckets: takes the text of a task of `serialize_tasks`, returns a FoldResult as JSON.
 
     A process keeps the decoded plans, and the indexes of the segments that its tasks have read. Raises CorruptError if
     no recipe of a task can be followed.
@@ -51,13 +51,13 @@ class FoldWork:
 
     def task(self, text: str) -> FoldTask:
         """Returns the task with this text."""
-        dealt = decode_json(text, _DealtTask)
-        if dealt.plan not in self._decoded:
-            self._decoded[dealt.plan] = decode_json(self.plans[dealt.plan], FoldPlan)
-        return FoldTask(self._decoded[dealt.plan], dealt.bucket, dealt.recipes, dealt.part)
+        stored = decode_json(text, _SerializedTask)
+        if stored.plan not in self._decoded:
+            self._decoded[stored.plan] = decode_json(self.plans[stored.plan], FoldPlan)
+        return FoldTask(self._decoded[stored.plan], stored.bucket, stored.recipes, stored.part)
 
 
-class _DealtTask(msgspec.Struct, frozen=True, omit_defaults=True):
+class _SerializedTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """A FoldTask whose plan is a number."""
 
     plan: int
@@ -66,10 +66,10 @@ class _DealtTask(msgspec.Struct, frozen=True, omit_defaults=True):
     part: str | None = None
 
 
-def deal(tasks: Sequence[FoldTask]) -> tuple[FoldWork, list[str]]:
+def serialize_tasks(tasks: Sequence[FoldTask]) -> tuple[FoldWork, list[str]]:
     """Returns what a runner needs: the work, which has each plan once, and the text of each task."""
     plans = {id(task.plan): task.plan for task in tasks}
     numbers = {plan: number for number, plan in enumerate(plans)}
-    dealt = (_DealtTask(numbers[id(task.plan)], task.bucket, task.recipes, task.part) for task in tasks)
-    texts = [msgspec.json.encode(one).decode() for one in dealt]
+    stored = (_SerializedTask(numbers[id(task.plan)], task.bucket, task.recipes, task.part) for task in tasks)
+    texts = [msgspec.json.encode(one).decode() for one in stored]
     return FoldWork(tuple(msgspec.json.encode(plan).decode() for plan in plans.values())), texts

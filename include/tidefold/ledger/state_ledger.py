@@ -249,7 +249,7 @@ class StateLedger(ABC, Generic[S, E]):
         try:
             self._store.put_if_absent(path, data)
         except UnknownOutcomeError:
-            self._settle(path, writer)
+            self._resolve_put(path, writer)
         self._require_counted(state.version, digest)
         self._digests[state.version] = digest
         self._pages.remember(state.version, pages)
@@ -271,7 +271,7 @@ class StateLedger(ABC, Generic[S, E]):
         )
         return msgspec.json.encode(head)
 
-    def _settle(self, path: str, writer: str) -> None:
+    def _resolve_put(self, path: str, writer: str) -> None:
         """Reads back who wrote the version after a lost answer. If that fails, the outcome stays unknown."""
         try:
             head = decode_head(path, self._store.read(path))

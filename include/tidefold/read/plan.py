@@ -45,7 +45,7 @@ class ReadPlan:
     shape: the table definition, with the schema of id `schema`.
     folded: the change sets are folded into the rows of the files. If not, the read returns the change sets by sqn.
     snapshot: the snapshot that `files` belong to.
-    home: the folder of the files.
+    data_folder: the folder of the files.
     share: read only these key groups.
     cleared: the highest clear that was folded into the files.
     based: the id of the schema of the files.
@@ -63,7 +63,7 @@ class ReadPlan:
     files: tuple[DataFile, ...]
     change_sets: tuple[ChangeSet, ...]
     key: OneKey | None = None
-    home: str = ""
+    data_folder: str = ""
     share: KeyGroups | None = None
     cleared: tuple[int, ...] = ()
     schema: int = FIRST
@@ -80,7 +80,9 @@ class ReadPlan:
 
     def inputs(self, files: Iterable[DataFile]) -> tuple[Input, ...]:
         """Returns the files with their addresses."""
-        return tuple(Input(f, (Address(StorageTier.STORE, self.store, data_path(self.home, f.name)),)) for f in files)
+        return tuple(
+            Input(f, (Address(StorageTier.STORE, self.store, data_path(self.data_folder, f.name)),)) for f in files
+        )
 
     @property
     def tasks(self) -> tuple[ReadTask, ...]:

@@ -62,7 +62,7 @@ def _fold_rows(store: Store, plan: ReadPlan, task: ReadTask) -> Iterator[pa.Reco
     work = (plan.store, plan.log, plan.snapshot, plan.change_sets)
     least = MANY if plan.key or plan.share else 1
     index = ChangeSetIndex(plan.change_sets)
-    changes = changes_for(work, index, index.near(task.bucket), task.bucket, read, least)
+    changes = changes_for(work, index, index.find_overlapping(task.bucket), task.bucket, read, least)
     tables = [plan.aligner.changes(table, schema) for table, schema in changes]
     if not any(table.num_rows for table in tables):
         # File by file: a look at the first rows of a large table reads one file. (A dataset's reader threads hang the

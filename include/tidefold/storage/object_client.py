@@ -163,7 +163,7 @@ class ObjectClient(ABC):
         except self.failures as error:
             raise self.as_ours(path, error) from error
 
-    def settle(self, key: str, path: str, mark: str, error: Exception) -> bool:
+    def resolve_put(self, key: str, path: str, mark: str, error: Exception) -> bool:
         """Finds out the outcome of a write that failed. Returns True if this very put made the object.
 
         Returns False if there is no object, and the service refuses the name all the same. Otherwise raises the known

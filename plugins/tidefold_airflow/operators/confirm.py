@@ -163,7 +163,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         try:
             outcome = confirm_log(scope.pipeline, log, Confirmation(run=scope.run))
         except GateFailedError:
-            staged = scope.pipeline.ledger(log).read().open_of(scope.run)
+            staged = scope.pipeline.ledger(log).read().find_open(scope.run)
             if self.approval_dag is None or staged is None:
                 raise
             return ask_about(self.approval_dag, log, staged)
@@ -174,7 +174,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     def _ask_for_set(self, scope: TaskScope, log: str, dag: str) -> Outcome | None:
         """Asks about this log of a held set if its gate refused; None: no answer of a person would help."""
         state = scope.pipeline.ledger(log).find()
-        staged = state.open_of(scope.run) if state else None
+        staged = state.find_open(scope.run) if state else None
         if staged and needs_answer(staged):
             return ask_about(dag, log, staged)
         return find_asked(scope, log)

@@ -76,7 +76,7 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
 
         [log] = scope.logs
         state = scope.pipeline.ledger(log).read()
-        if claim.of_run(state, scope.run):
+        if claim.find_by_run(state, scope.run):
             return Outcome(log, Status.ALREADY, "this run has restored it")
         outcome = explain(scope.pipeline, log, self._build_request(scope))
         assert isinstance(outcome.details, RestorePlanDetails)

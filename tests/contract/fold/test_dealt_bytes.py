@@ -11,9 +11,9 @@ import pytest
 from support import dealing
 from support.pipelines import make_pipeline, put
 from tidefold.compute.broadcast_work import BroadcastWork, TaskWork
-from tidefold.compute.runners import TaskAnswer, deal_hands, in_process
+from tidefold.compute.runners import TaskAnswer, in_process, partition_tasks
 from tidefold.domain.key_groups import KeyGroups
-from tidefold.fold.tasks import FoldWork, deal
+from tidefold.fold.tasks import FoldWork, serialize_tasks
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.materialize import materialize
 
@@ -35,14 +35,14 @@ def test_a_thousand_change_sets_for_a_hundred_buckets() -> None:
 
 def test_one_of_sparks_tasks_carries_its_own_tasks_alone() -> None:
     texts = [f"task {number}" for number in range(10)]
-    hands = deal_hands(texts, 4)
-    assert [[number for number, _ in hand] for hand in hands] == [[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]
-    assert sorted(one for hand in hands for one in hand) == list(enumerate(texts))
+    partitions = partition_tasks(texts, 4)
+    assert [[number for number, _ in partition] for partition in partitions] == [[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]
+    assert sorted(one for partition in partitions for one in partition) == list(enumerate(texts))
 
 
 def test_a_task_comes_back_as_it_was_dealt() -> None:
     tasks = dealing.tasks_of(10, 20)
-    work, texts = deal(tasks)
+    work, texts = serialize_tasks(tasks)
     there = pickle.loads(pickle.dumps(BroadcastWork(work))).work
     for task, text in zip(tasks, texts, strict=True):
         found = there.task(text)
@@ -54,7 +54,7 @@ def test_a_task_comes_back_as_it_was_dealt() -> None:
 
 def test_a_process_decodes_a_plan_once() -> None:
     tasks = dealing.tasks_of(5, 5)
-    work, texts = deal(tasks)
+    work, texts = serialize_tasks(tasks)
     assert len({id(work.task(text).plan) for text in texts}) == 1
 
 
@@ -79,5 +79,5 @@ def test_the_tasks_of_several_logs_keep_their_plans(tmp_path: Path) -> None:
 def test_a_plan_finds_the_change_sets_of_each_way() -> None:
     [task, *_] = dealing.tasks_of(4, 6, ways=3)
     everything = KeyGroups(0, task.plan.shape.key_groups - 1)
-    found = [[task.plan.change_sets[n].sqn for n in task.plan.near(way, everything)] for way in range(3)]
+    found = [[task.plan.change_sets[n].sqn for n in task.plan.find_change_sets(way, everything)] for way in range(3)]
     assert found == [[5, 6], [3, 4, 5, 6], [1, 2, 3, 4, 5, 6]]

@@ -77,7 +77,7 @@ def test_another_work_finds_what_was_damaged_since(pipeline: Pipeline) -> None:
     kept, all_of_them = CachePool(), KeyGroups(0, 15)
     read = partial_read(pipeline)
     index = ChangeSetIndex(sets)
-    every = index.near(all_of_them)
+    every = index.find_overlapping(all_of_them)
     [(whole, _)] = kept.of("one").changes(index, every, all_of_them, read)
     Path(pipeline.store.uri(sets[3].location.segment)).write_bytes(b"damaged")
     assert kept.of("one").changes(index, every, all_of_them, read)[0][0].equals(whole)
@@ -99,15 +99,15 @@ def test_the_works_of_late_are_kept_as_far_as_there_is_room(
         return read_change_set(pipeline.store, change_set)
 
     for work in ("one", "two", "one", "two"):
-        kept.of(work).changes(index, index.near(all_of_them), all_of_them, noted)
+        kept.of(work).changes(index, index.find_overlapping(all_of_them), all_of_them, noted)
     assert len(read) == 2 + 2 * again
 
 
 def test_a_task_gets_only_the_change_sets_and_key_groups_that_it_asks_for(pipeline: Pipeline) -> None:
     index = ChangeSetIndex(pipeline.ledger("accounts").read().change_sets)
     kept, read, all_of_them, bucket = ChangeCache(), partial_read(pipeline), KeyGroups(0, 15), KeyGroups(4, 7)
-    kept.changes(index, np.intersect1d(np.arange(50), index.near(all_of_them)), all_of_them, read)
-    asked = np.intersect1d([*range(20, 30), 60], index.near(bucket))
+    kept.changes(index, np.intersect1d(np.arange(50), index.find_overlapping(all_of_them)), all_of_them, read)
+    asked = np.intersect1d([*range(20, 30), 60], index.find_overlapping(bucket))
     [(found, _)] = kept.changes(index, asked, bucket, read)
     slices = [read_change_set(pipeline.store, index.change_sets[one], bucket) for one in asked]
     assert found.sort_by("_offset").equals(pa.concat_tables(slices).combine_chunks().sort_by("_offset"))
@@ -118,12 +118,12 @@ def test_the_index_finds_what_a_look_at_each_change_set_finds(pipeline: Pipeline
     index = ChangeSetIndex(sets)
     for bucket in (KeyGroups(first, last) for first in range(16) for last in range(first, 16)):
         near = [number for number, one in enumerate(sets) if one.key_groups.meets(bucket)]
-        assert index.near(bucket).tolist() == near
+        assert index.find_overlapping(bucket).tolist() == near
         bytes_ = sum(
             one.location.length * len(groups(one.key_groups) & groups(bucket)) / len(groups(one.key_groups))
             for one in sets
         )
-        assert index.estimate_bytes(index.near(bucket), bucket) == int(bytes_ + 1e-6)
+        assert index.estimate_bytes(index.find_overlapping(bucket), bucket) == int(bytes_ + 1e-6)
 
 
 def groups(span: KeyGroups) -> set[int]:
@@ -134,7 +134,7 @@ def test_change_sets_of_different_schemas_stay_apart(pipeline: Pipeline) -> None
     sets = pipeline.ledger("accounts").read().change_sets
     index = ChangeSetIndex([replace(one, schema=1 + number % 2) for number, one in enumerate(sets)])
     everything = KeyGroups(0, 15)
-    found = ChangeCache().changes(index, index.near(everything), everything, partial_read(pipeline))
+    found = ChangeCache().changes(index, index.find_overlapping(everything), everything, partial_read(pipeline))
     assert sorted(schema for _, schema in found) == [1, 2]
     assert sum(len(table) for table, _ in found) == sum(one.rows for one in sets)
 

@@ -353,7 +353,7 @@ def _judge(root: Path, snapshot: int) -> None:
     def judged(state: LogState) -> LogState:
         found = state.snapshot(snapshot)
         assert found
-        return transitions.judge(state, snapshot, verdict_for(found))
+        return transitions.record_verdict(state, snapshot, verdict_for(found))
 
     opened(root).ledger(LOG).commit(judged)
 

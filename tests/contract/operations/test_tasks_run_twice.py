@@ -302,6 +302,6 @@ def test_a_try_that_failed_half_way_does_not_take_rows_from_the_next_one(tmp_pat
 
     everything, index = KeyGroups(0, 15), ChangeSetIndex(state.change_sets)
     with pytest.raises(StorageError):
-        gathered.changes(index, index.near(everything), everything, read)
-    found = gathered.changes(index, index.near(everything), everything, read)
+        gathered.changes(index, index.find_overlapping(everything), everything, read)
+    found = gathered.changes(index, index.find_overlapping(everything), everything, read)
     assert sum(len(table) for table, _ in found) == 20

@@ -22,7 +22,7 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.run.bucket_counts import CountRows, bucket_counter, can_count, deal_buckets
+from tidefold.quality.run.bucket_counts import CountRows, bucket_counter, can_count, group_files
 from tidefold.quality.run.count_memory import CountRow, Query
 from tidefold.quality.run.duckdb_rows import open_duckdb
 from tidefold.quality.run.expectations import evaluate
@@ -114,7 +114,7 @@ def test_duplicates_of_other_columns_are_not_counted_by_bucket() -> None:
 
 def test_a_damaged_file_is_an_error_and_never_a_pass(store: Store) -> None:
     manifest = write(store, random_rows(1))
-    path = Path(store.uri(data_path(manifest.home, manifest.files[0].name)))
+    path = Path(store.uri(data_path(manifest.data_folder, manifest.files[0].name)))
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(TidefoldError) as raised:
         evaluate(
@@ -139,4 +139,4 @@ def test_files_with_a_key_group_in_common_lie_in_one_share(store: Store) -> None
     spans = [(0, 3), (2, 5), (6, 7), (8, 15), (8, 9), (15, 15)]
     files = tuple(DataFile(str(n), n + 1, 1, "", KeyGroups(*span), "{}") for n, span in enumerate(spans))
     manifest = Manifest("accounts", 1, 1, SnapshotKind.FULL, None, 0, 1, SHAPE, files, NO_PROGRESS)
-    assert [{f.name for f in share} for share in deal_buckets(manifest)] == [{"3", "4", "5"}, {"0", "1"}, {"2"}]
+    assert [{f.name for f in share} for share in group_files(manifest)] == [{"3", "4", "5"}, {"0", "1"}, {"2"}]

@@ -104,7 +104,7 @@ def confirmed(state: LogState) -> LogState:
     )
     state = transitions.stage(state, manifest, "digest")
     assert state.open_attempt
-    state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))
+    state = transitions.record_verdict(state, attempt.id, verdict_for(state.open_attempt))
     return transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
 
 

@@ -88,7 +88,7 @@ def lived() -> LogState:
     )
     state = transitions.stage(state, manifest, "digest")
     assert state.open_attempt
-    state = transitions.judge(state, 1, verdict_for(state.open_attempt))
+    state = transitions.record_verdict(state, 1, verdict_for(state.open_attempt))
     state = transitions.record_publication(transitions.confirm(state, 1), 1, 0)
     return replace(
         state,
@@ -158,7 +158,7 @@ def test_an_import_into_a_new_log(name: str) -> None:
     assert new.open_attempt
     new = transitions.stage(new, manifest_of(new, new.open_attempt), "digest")
     assert new.open_attempt
-    new = transitions.judge(new, 1, verdict_for(new.open_attempt))
+    new = transitions.record_verdict(new, 1, verdict_for(new.open_attempt))
     after = transitions.record_publication(transitions.confirm(new, 1), 1, 0)
     check(name, ORIGINS[name][1], state, after)
     assert after.last_file == state.last_file

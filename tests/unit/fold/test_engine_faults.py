@@ -47,7 +47,7 @@ def fold(
         tempfile.TemporaryDirectory() as scratch,
         merge_bucket(bucket_of(rows, hidden), table, shape, (), horizon, memory=100_000_000, scratch=scratch) as done,
     ):
-        return read_all(done.bucket, shape).to_pylist(), Folded(done.bucket.read_beside(), done.ties)
+        return read_all(done.bucket, shape).to_pylist(), Folded(done.bucket.read_sidecar(), done.ties)
 
 
 def test_an_unavailable_value_takes_the_former_one() -> None:

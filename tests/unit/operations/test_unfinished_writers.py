@@ -29,7 +29,7 @@ INSTANT = "2026-01-01T00:00:00+00:00"
 def published(state: LogState) -> LogState:
     state = claim.claim(appended(state), claim.Claim("run", "r", SnapshotKind.FULL, INSTANT))
     state = transitions.stage(state, manifest_of(state, state.snapshots[-1]), "digest")
-    state = transitions.judge(state, 1, verdict_for(state.snapshots[-1]))
+    state = transitions.record_verdict(state, 1, verdict_for(state.snapshots[-1]))
     return transitions.record_publication(transitions.confirm(state, 1), 1, 0)
 
 

@@ -130,7 +130,7 @@ class LogWriter:
         dropped = self._means.custody.keep_locally(places, self.log, snapshot)
         with self._lock:
             self._pending.without_local(dropped)
-        self._settle(places)
+        self._release(places)
 
     def _commit(self, todo: list[PendingChangeSet]) -> None:
         if not todo:
@@ -267,7 +267,7 @@ class LogWriter:
         with self._lock:
             self._failure = None
             unwanted = self._pending.note_uploaded(results, sent)
-        self._settle(unwanted)
+        self._release(unwanted)
         self._answer()
 
     def _fail(self, sent: frozenset[int], error: Exception) -> None:
@@ -284,10 +284,10 @@ class LogWriter:
         with self._lock:
             removed = self._pending.remove(chosen)
         doubted = {c.uploaded.path for c in removed if c.uploaded and c.stage is Stage.IN_DOUBT}
-        self._settle([c.uploaded for c in removed if c.uploaded and c.uploaded.path not in doubted])
+        self._release([c.uploaded for c in removed if c.uploaded and c.uploaded.path not in doubted])
         self._answer()
 
-    def _settle(self, places: Iterable[Uploaded]) -> None:
+    def _release(self, places: Iterable[Uploaded]) -> None:
         """Reports segments in which no change set of the log waits any more."""
         for path, uploaded in {one.path: one for one in places}.items():
             with self._lock:

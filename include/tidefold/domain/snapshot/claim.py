@@ -150,7 +150,7 @@ def _freeze_expire(state: LogState, asked: Claim) -> Expire | None:
 
 def same_request(state: LogState, asked: Claim) -> Snapshot | None:
     """Returns the snapshot that this run made before. Raises RefusedError if its request was another one."""
-    mine = of_run(state, asked.run)
+    mine = find_by_run(state, asked.run)
     if mine and mine.request != asked.request:
         raise RefusedError(
             "RUN_CHANGED", f"Run `{asked.run}` already made snapshot {mine.id} of `{state.log}` for another request."
@@ -205,7 +205,7 @@ def next_id(state: LogState) -> int:
     return max((s.id for s in state.snapshots), default=state.last_snapshot) + 1
 
 
-def of_run(state: LogState, run: str) -> Snapshot | None:
+def find_by_run(state: LogState, run: str) -> Snapshot | None:
     """Returns the newest snapshot that this run began and that was not aborted."""
     return next((s for s in reversed(state.snapshots) if s.run == run and s.state is not State.ABORTED), None)
 

@@ -23,11 +23,11 @@ NAMED = 10
 DESCRIPTION = "savepoint.json"
 # The mark of an unfinished savepoint: written first, removed last.
 BEGUN = "savepoint.begun"
-ROWS, BESIDE = "rows", "beside"
+ROWS, SIDECAR = "rows", "beside"
 # The folders of a savepoint of either kind.
-FOLDERS = f"_data|_delta_log|{ROWS}|{BESIDE}"
+FOLDERS = f"_data|_delta_log|{ROWS}|{SIDECAR}"
 DELTA_LOG = "_delta_log/00000000000000000000.json"
-_PART = re.compile(rf"({ROWS}/part|{BESIDE}/{BESIDE})-\d{{5}}\.parquet")
+_PART = re.compile(rf"({ROWS}/part|{SIDECAR}/{SIDECAR})-\d{{5}}\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def as_hidden(file: DataFile, count: int, listed: Sequence[str]) -> DataFile:
     return replace(file, hidden=True, stats=left_out if count else file.stats)
 
 
-def home(log: str, kind: SnapshotKind, snapshot: int) -> str:
+def data_folder(log: str, kind: SnapshotKind, snapshot: int) -> str:
     """Returns the folder of a snapshot's files: its own if it is full, else the table's, which many snapshots share."""
     return LogPaths(log).snapshot(snapshot) if kind is SnapshotKind.FULL else LogPaths(log).table
 
@@ -128,9 +128,9 @@ class Manifest:
     format: int = 0
 
     @property
-    def home(self) -> str:
+    def data_folder(self) -> str:
         """The folder whose `_data/` contains the files."""
-        return home(self.log, self.kind, self.snapshot)
+        return data_folder(self.log, self.kind, self.snapshot)
 
     @property
     def shown(self) -> tuple[DataFile, ...]:
@@ -144,15 +144,15 @@ class Manifest:
     @property
     def unresolved(self) -> int:
         """How many keys are left out until they are whole: a value was not sent, and no earlier row has it."""
-        return sum(one.get(_COUNT, 0) for one in self._beside)
+        return sum(one.get(_COUNT, 0) for one in self._sidecar_stats)
 
     @property
     def unresolved_keys(self) -> tuple[str, ...]:
         """The first of these keys, as JSON."""
-        return tuple(key for one in self._beside for key in one.get(_KEYS, ()))[:NAMED]
+        return tuple(key for one in self._sidecar_stats for key in one.get(_KEYS, ()))[:NAMED]
 
     @property
-    def _beside(self) -> list[dict[str, Any]]:
+    def _sidecar_stats(self) -> list[dict[str, Any]]:
         # Only where the source may leave a value out of a whole row is there such a key.
         return [json.loads(f.stats) for f in self.files if f.hidden] if self.shape.replaces_rows else []
 
@@ -205,7 +205,7 @@ class SavedFile:
     def of(cls, folder: str, file: DataFile) -> SavedFile:
         assert file.deletions is None, "savepoints contain no deletion vectors"
         return cls(
-            path=f"{BESIDE if file.hidden and folder == ROWS else folder}/{file.name}",
+            path=f"{SIDECAR if file.hidden and folder == ROWS else folder}/{file.name}",
             bytes=file.bytes,
             rows=file.rows,
             sha256=file.sha256,
@@ -267,9 +267,9 @@ def part_path(number: int) -> str:
     return f"{ROWS}/part-{number:05d}.parquet"
 
 
-def beside_path(part: str) -> str:
-    """Returns the path of the file that has what is kept beside the rows of a part."""
-    return part.replace(f"{ROWS}/part", f"{BESIDE}/{BESIDE}")
+def sidecar_path(part: str) -> str:
+    """Returns the path of the sidecar of a part."""
+    return part.replace(f"{ROWS}/part", f"{SIDECAR}/{SIDECAR}")
 
 
 def check_savepoint(savepoint: Savepoint) -> Savepoint:

@@ -92,7 +92,7 @@ def require_staged(state: LogState, snapshot: Snapshot) -> None:
         raise _wrong_state(state, current, "judge", State.STAGED)
 
 
-def judge(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
+def record_verdict(state: LogState, snapshot_id: int, verdict: Verdict) -> LogState:
     """Binds a verdict to a staged snapshot. The first verdict of a suite stays; another suite may judge again."""
     snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.verdict and snapshot.verdict.suite == verdict.suite:

@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidefold.domain.table.table_spec import Column, TableSpec
-
-if TYPE_CHECKING:
-    pass
 
 # Types without parameters.
 PLAIN = ("boolean", "int", "long", "float", "double", "string", "date", "timestamp", "binary")

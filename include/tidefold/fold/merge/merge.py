@@ -98,7 +98,7 @@ def merge_bucket(
     memory: bytes above which the merge spills into `scratch`.
     is_sorted: the base is in the order of its key, or the order does not matter.
     """
-    before, hidden, clears = tuple(cleared), base.read_beside(), has_clears(changes)
+    before, hidden, clears = tuple(cleared), base.read_sidecar(), has_clears(changes)
     newest = None if clears or not is_sorted or hidden else find(changes, before, shape, memory)
     if newest:
         replaced = replace_rows(base.rows or (), newest.keys, newest.rows)
@@ -121,12 +121,12 @@ def merge_bucket(
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
         # A log in its own order has nothing beside its rows, unless keys were left out.
         is_bare = asked.hidden is None or (shape.replaces_rows and hidden is None)
-        beside = [] if is_bare else [connection.sql(str(asked.hidden)).to_arrow_table().cast(sidecar_schema(shape))]
+        sidecars = [] if is_bare else [connection.sql(str(asked.hidden)).to_arrow_table().cast(sidecar_schema(shape))]
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(asked.rows).to_arrow_reader(65_536)
         stream = without_marks(stream, shape, ties, left_out) if asked.marks else stream
-        bucket = BucketRows(stream, lambda: _join_sidecar(beside, left_out, shape))
+        bucket = BucketRows(stream, lambda: _join_sidecar(sidecars, left_out, shape))
         yield MergeResult(bucket, upserts, deletes, highest, keys, ties, left_out, *clears_rows)
 
 
@@ -229,9 +229,9 @@ def _join_sidecar(kept: Sequence[pa.Table], left_out: Sequence[pa.RecordBatch], 
     return joined if len(joined) else None
 
 
-def list_left_out(beside: pa.Table, shape: TableSpec) -> ListedKeys:
+def list_left_out(sidecar: pa.Table, shape: TableSpec) -> ListedKeys:
     """Returns the keys of a sidecar that are left out until they are whole or deleted."""
-    rows = beside.filter(pc.starts_with(beside.column("_column"), LEFT_OUT)).select([*shape.key, "_column"])
+    rows = sidecar.filter(pc.starts_with(sidecar.column("_column"), LEFT_OUT)).select([*shape.key, "_column"])
     pairs = ((row.pop("_column").removeprefix(LEFT_OUT).split(", "), row) for row in rows.slice(0, NAMED).to_pylist())
     return ListedKeys(len(rows), tuple(json.dumps({"columns": c, "key": key}, default=str) for c, key in pairs))
 
@@ -245,9 +245,9 @@ def to_mark(task: FoldTask, recipe: Recipe, changes: pa.Table) -> Input | None:
     if not (shown and plan.marks and stays and plan.shape.marks_rows) or has_clears(changes):
         return None
     large = max(shown, key=lambda one: one.file.rows_written)
-    file, beside = large.file, sum(one.file.rows for one in shown if one is not large)
+    file, others = large.file, sum(one.file.rows for one in shown if one is not large)
     gone = file.rows_written - file.rows + changes.num_rows
-    few = max(gone, beside + changes.num_rows) <= file.rows_written * MARKED_SHARE
+    few = max(gone, others + changes.num_rows) <= file.rows_written * MARKED_SHARE
     short = _length(file, gone) <= min(_LONGEST, _ALL // plan.shape.buckets)
     return large if few and short and file.is_within(task.bucket) else None
 

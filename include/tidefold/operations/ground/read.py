@@ -172,7 +172,7 @@ def _plan_tasks(
         configured = pipeline.config.logs.get(state.log)
         return replace(plan, redistribution=(configured and configured.distribution) or SPLIT)
     plan = replace(plan, redistribution=base.redistribution or SPLIT)
-    plan = replace(plan, snapshot=base.snapshot, files=base.files, home=base.home)
+    plan = replace(plan, snapshot=base.snapshot, files=base.files, data_folder=base.data_folder)
     return replace(plan, cleared=base.cleared, based=base.schema)
 
 

@@ -174,7 +174,7 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
     """Finds the staged snapshot to judge and its suite; an outcome if there is none. Raises TidefoldError."""
     pipeline.log(log)
     state = pipeline.ledger(log).find()
-    snapshot = state.open_of(run_id) if state else None
+    snapshot = state.find_open(run_id) if state else None
     if state is None or snapshot is None or snapshot.state is not State.STAGED:
         return Outcome(log, Status.NOTHING, "no staged snapshot to judge")
     # Ages count up to the instant of the claim, so that a later judgement gives the same result.
@@ -297,8 +297,8 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     # Also completes a judgement that crashed between the verdict file, the page and the ledger.
     verdict_store.store_report(store, judged, case.page)
     if not case.audit:
-        verdict = verdict_store.verdict_of(judged)
-        pipeline.ledger(case.state.log).commit(lambda state: transitions.judge(state, case.snapshot.id, verdict))
+        ledger, verdict = pipeline.ledger(case.state.log), verdict_store.verdict_of(judged)
+        ledger.commit(lambda state: transitions.record_verdict(state, case.snapshot.id, verdict))
     outcome = describe_judgement(judged, report=store.uri(case.page), verdict=store.uri(case.path))
     if is_stored and case.recount:
         return replace(outcome, message=f"{outcome.message}; judged before, so --recount read nothing. {JUDGE_AGAIN}")

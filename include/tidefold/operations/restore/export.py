@@ -40,7 +40,7 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.fold.plan import Address, FoldResult
-from tidefold.fold.tasks import deal
+from tidefold.fold.tasks import serialize_tasks
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, find_current_limit, now
 from tidefold.operations.ground.read import ReadRequest, plan_read
@@ -176,7 +176,7 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
     rows = replace(rows, only=into.only)
     plan = plan_restore(pipeline, rows, places_of(pipeline, log), target, into.within)
     with claim_location(into.store, f"snapshot {wanted.id} of {log}"):
-        results = _results(run(*deal(plan.tasks)))
+        results = _results(run(*serialize_tasks(plan.tasks)))
         manifest = _manifest(wanted, plan, [file for result in results for file in result.files], state.log)
         require_rows(log, None if into.within else rows.rows, results)
         _finish(into, manifest)

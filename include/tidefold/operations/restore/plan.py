@@ -150,7 +150,7 @@ def plan_restore(
         )
         task = FoldTask(plan, span, recipes)
         # A bucket without files of the snapshot itself has no rows, even if older snapshots had rows there.
-        if any(r.base or len(task.near(r)) for r in (recipes[:1] if own else recipes)):
+        if any(r.base or len(task.find_change_sets(r)) for r in (recipes[:1] if own else recipes)):
             tasks.append(task)
     failed = tuple(read for read in inputs.reads if read.why)
     return RestorePlan(own, shape, sort_by_weight(tasks), failed)
@@ -211,7 +211,7 @@ def _recipe(
         schema_differs=aligner.must_rewrite(manifest.schema),
         owners_differ=wanted.only is not None,
     )
-    inputs = places.inputs(manifest, files, LogPaths(manifest.log).table, manifest.home)
+    inputs = places.inputs(manifest, files, LogPaths(manifest.log).table, manifest.data_folder)
     return Recipe(manifest.snapshot, inputs, way, manifest.cleared, manifest.schema, unchanged)
 
 

@@ -14,7 +14,7 @@ from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKin
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint, describe_replayed, name_span
-from tidefold.domain.snapshot.manifest import home
+from tidefold.domain.snapshot.manifest import data_folder
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.table.types import find_dropped_columns
 from tidefold.errors import NotFoundError, StorageError
@@ -83,7 +83,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
         """Reads manifests only. Raises TidefoldError."""
         paths = LogPaths(state.log)
         places = with_originals(state, places_of(pipeline, state.log))
-        target = Address(StorageTier.STORE, places.store, home(state.log, snapshot.kind, snapshot.id))
+        target = Address(StorageTier.STORE, places.store, data_folder(state.log, snapshot.kind, snapshot.id))
         into = Into(target, snapshot.id, snapshot.epoch, paths.table, pipeline.config.snapshots.copies, snapshot.token)
         wanted = find_rows_of_attempt(state, snapshot)
         planned = plan_restore(pipeline, wanted, places, into)

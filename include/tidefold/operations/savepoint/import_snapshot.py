@@ -12,7 +12,7 @@ from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, TableSpec
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.manifest import home
+from tidefold.domain.snapshot.manifest import data_folder
 from tidefold.domain.snapshot.select_kind import KindDecision
 from tidefold.domain.snapshot.transitions import progress_after_import
 from tidefold.errors import CorruptError
@@ -132,7 +132,7 @@ def _plan_tasks(
         shape=shape,
         snapshot=snapshot.id,
         epoch=snapshot.epoch,
-        target=Address(StorageTier.STORE, places.store, home(log, snapshot.kind, snapshot.id)),
+        target=Address(StorageTier.STORE, places.store, data_folder(log, snapshot.kind, snapshot.id)),
         segments=places.logs,
         table=LogPaths(log).table,
         expire=snapshot.expire,

@@ -33,7 +33,7 @@ from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError, UnknownOutcomeError
 from tidefold.fold.plan import Address, FoldTask, RewriteAction, RewriteDecision
-from tidefold.fold.tasks import deal
+from tidefold.fold.tasks import serialize_tasks
 from tidefold.ledger import read_description, write_description
 from tidefold.operations.ground.originals import with_originals
 from tidefold.operations.ground.outcome import Outcome, Status
@@ -235,7 +235,7 @@ def _write_savepoint(
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
     native = layout is Layout.NATIVE
     tasks = plan.tasks if native else _parts(plan)
-    results = decode_results(in_threads(_teller(note))(*deal(tasks)))
+    results = decode_results(in_threads(_teller(note))(*serialize_tasks(tasks)))
     require_rows(state.log, rows.rows, results)
     files = tuple(
         SavedFile.of("_data" if native else ROWS, f)

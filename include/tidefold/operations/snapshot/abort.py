@@ -57,7 +57,7 @@ def abort(
 
 
 def _open_attempt(state: LogState, run_id: str | None) -> int | None:
-    attempt = state.open_of(run_id)
+    attempt = state.find_open(run_id)
     return attempt.id if attempt else None
 
 

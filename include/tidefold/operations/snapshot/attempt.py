@@ -12,7 +12,7 @@ import msgspec
 
 from tidefold.domain.key_groups import Redistribution
 from tidefold.domain.log_state import LogState, Snapshot, TableSpec
-from tidefold.domain.snapshot.claim import KindPolicy, of_run
+from tidefold.domain.snapshot.claim import KindPolicy, find_by_run
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.select_kind import KindDecision, select_kind
 from tidefold.domain.source_progress import SourceProgress
@@ -148,7 +148,7 @@ def find_skipped_range(snapshot: Snapshot) -> tuple[int, int] | None:
 
 def describe_unclaimed(state: LogState, run: str, otherwise: str) -> Outcome:
     """Returns the outcome if a claim changed nothing: the earlier snapshot of the run, else the text `otherwise`."""
-    mine = of_run(state, run)
+    mine = find_by_run(state, run)
     if mine is None and state.stays:
         why = f"{state.stays.by} stopped the log ({state.stays.why}); `tidefold move resume {state.log}` ends that"
         return Outcome(state.log, Status.NOTHING, why)

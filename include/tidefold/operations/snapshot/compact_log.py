@@ -169,11 +169,11 @@ def take_tail(pipeline: Pipeline, log: str, run_id: str) -> Outcome:
     if before is None:
         return Outcome(log, Status.NOTHING, "nothing was ingested yet")
     roll_forward(pipeline, log)
-    if claim.of_run(before, run_id) is None:
+    if claim.find_by_run(before, run_id) is None:
         compact_if_due(pipeline, before)
     asked = claim.Claim(run_id, hash_request({"kind": SnapshotKind.TAIL}), SnapshotKind.TAIL, now())
     state = ledger.commit(lambda current: claim.tail(current, asked))
-    snapshot = claim.of_run(state, run_id)
+    snapshot = claim.find_by_run(state, run_id)
     if snapshot is None:
         return Outcome(log, Status.NOTHING, "nothing new since the newest snapshot")
     if before.snapshot(snapshot.id):

@@ -40,7 +40,7 @@ class Confirmation:
         """Returns the snapshot that is meant; None: there is none."""
         if self.snapshot is not None:
             return transitions.require_snapshot(state, self.snapshot)
-        return state.open_attempt if self.run is None else claim.of_run(state, self.run)
+        return state.open_attempt if self.run is None else claim.find_by_run(state, self.run)
 
 
 def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation()) -> Outcome:

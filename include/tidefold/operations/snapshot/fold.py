@@ -187,7 +187,7 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
             raise
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
-        kept = find_kept(state, self.at) or claim.of_run(state, self.run)
+        kept = find_kept(state, self.at) or claim.find_by_run(state, self.run)
         if kept is not None and kept.state in (State.STAGED, State.COMPLETED):
             which = f"snapshot {kept.id} of run {kept.run}, as of {kept.as_of}, is {kept.state}"
             return Outcome(state.log, Status.ALREADY, which + _describe_missed(state, kept), kept.id)
@@ -241,7 +241,7 @@ def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) ->
     claimed = request.claimant(pipeline)(state)
     if claimed == state:
         return request.describe_unclaimed(pipeline, state)
-    mine = claim.of_run(claimed, request.run)
+    mine = claim.find_by_run(claimed, request.run)
     assert mine is not None
     planned = point_in_time.plan(state, request.at, mine.expire)
     assert planned is not None

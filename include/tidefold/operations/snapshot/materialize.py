@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from tidefold.compute.broadcast_work import TaskWork
 from tidefold.compute.runners import Runner, TaskAnswer
 from tidefold.domain.log_state import LogState, State
-from tidefold.domain.snapshot.claim import of_run
+from tidefold.domain.snapshot.claim import find_by_run
 from tidefold.errors import TidefoldError
 from tidefold.fold.plan import FoldTask
 from tidefold.fold.plan_fold import sort_by_weight
-from tidefold.fold.tasks import deal
+from tidefold.fold.tasks import serialize_tasks
 from tidefold.operations.ground.heartbeat import Heartbeat, heartbeat
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
@@ -49,7 +49,7 @@ def prepare(pipeline: Pipeline, log: str, request: AttemptRequest) -> SnapshotPl
         return _describe_empty(log)
     state = pipeline.ledger(log).read()
     claimed = claimant(state)
-    mine = of_run(claimed, request.run)
+    mine = find_by_run(claimed, request.run)
     if claimed == state or mine is None:
         return request.describe_unclaimed(pipeline, state)
     return SnapshotPlan(claimant, claimed, request.plan(pipeline, claimed, mine))
@@ -67,10 +67,10 @@ class Attempts:
     begun: Sequence[Attempt | Outcome]
     tasks: Sequence[FoldTask]
 
-    def deal(self) -> tuple[TaskWork, list[str]]:
+    def serialize_tasks(self) -> tuple[TaskWork, list[str]]:
         """Returns the work that all tasks share, and the text of each task, the largest first."""
         _log.info("folding %d buckets of %d logs", len(self.tasks), len({task.plan.log for task in self.tasks}))
-        return deal(self.tasks)
+        return serialize_tasks(self.tasks)
 
     def record(self, answers: Sequence[TaskAnswer]) -> list[Outcome]:
         """Stages the snapshot of each log; one that cannot be staged is aborted. `answers`: one for each task."""
@@ -96,7 +96,7 @@ def materialize(
     others continue.
     """
     with begin(pipeline, logs, request, plans) as attempts:
-        return attempts.record(run(*attempts.deal()))
+        return attempts.record(run(*attempts.serialize_tasks()))
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def _begin(
         state = ledger.commit(claimant)
     except TidefoldError as error:
         return Outcome.of_error(log, error)
-    snapshot = of_run(state, request.run)
+    snapshot = find_by_run(state, request.run)
     if snapshot is None or snapshot.state is not State.ONGOING:
         return request.describe_unclaimed(pipeline, state)
     heart.add(log, snapshot)

@@ -13,7 +13,7 @@ from tidefold.domain.log_state import Snapshot, SnapshotKind
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import describe_replayed, name_span
-from tidefold.domain.snapshot.manifest import DataFile, Manifest, home
+from tidefold.domain.snapshot.manifest import DataFile, Manifest, data_folder
 from tidefold.domain.wording import describe_ties
 from tidefold.fold.merge.arrow_merge import LISTED
 from tidefold.fold.plan import FoldResult
@@ -74,10 +74,10 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
 
 def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
     """Links or copies unchanged files into the snapshot (N1), several at a time. Returns the copied bytes."""
-    target = home(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
-    if not files or attempt.base is None or attempt.base.home == target:
+    target = data_folder(attempt.log, attempt.snapshot.kind, attempt.snapshot.id)
+    if not files or attempt.base is None or attempt.base.data_folder == target:
         return 0
-    source, copy, store = attempt.base.home, pipeline.config.snapshots.copies, pipeline.store
+    source, copy, store = attempt.base.data_folder, pipeline.config.snapshots.copies, pipeline.store
     # If the store can only copy, a file that the table already has is verified instead of copied.
     there = set() if store.links else {entry.path for entry in store.list(f"{target}/_data")}
 

@@ -56,7 +56,7 @@ CountRows = Callable[[Sequence[Query]], Sequence[CountRow]]
 
 def check_files(store: Store, manifest: Manifest) -> None:
     """Raises CorruptError unless manifest, staged Delta table and disk agree on every file's name and size."""
-    folder = manifest.home
+    folder = manifest.data_folder
     wanted = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.files}
     if manifest.kind is SnapshotKind.FULL:
         shown = {data_path("", f.name).lstrip("/"): f.bytes for f in manifest.shown}
@@ -277,7 +277,7 @@ def is_countable_key(shape: TableSpec) -> bool:
     return bool(shape.key) and not any(types[name] in ("float", "double") for name in shape.spread_key)
 
 
-def deal_buckets(manifest: Manifest) -> tuple[tuple[DataFile, ...], ...]:
+def group_files(manifest: Manifest) -> tuple[tuple[DataFile, ...], ...]:
     """Returns the files in shares that have no key group in common, the largest first."""
     shares: list[list[DataFile]] = []
     last = -1
@@ -301,18 +301,18 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
         # Great Expectations may ask for more afterwards. That is read, and not kept.
         may_keep = memory is not None and memory.reuse is None and all(map(count_memory.counts_duplicates, of_keys))
         recalled = memory.recall(key) if memory and may_keep and manifest.rows else None
-        files = deal_buckets(manifest)
+        files = group_files(manifest)
 
         def run(recalled: count_memory.Recalled | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse]:
             works = count_memory.plan_counts(files, recalled, of_rows)
-            tasks = _deal_shares(works)
-            work = BucketCounts(address, manifest.home, manifest.shape, works, of_rows, of_keys)
+            tasks = _group_shares(works)
+            work = BucketCounts(address, manifest.data_folder, manifest.shape, works, of_rows, of_keys)
             answers: dict[int, ShareAnswer] = {}
             for numbers, answer in zip(tasks, runner(work, [" ".join(map(str, task)) for task in tasks]), strict=True):
                 if isinstance(answer, TidefoldError):
                     raise answer
                 answers |= zip(numbers, decode_json(answer, tuple[ShareAnswer, ...]), strict=True)
-            made = tuple(count_memory.settle(work, answers.get(number)) for number, work in enumerate(works))
+            made = tuple(count_memory.combine(work, answers.get(number)) for number, work in enumerate(works))
             return made, count_memory.measure_reuse(works, recalled)
 
         try:
@@ -334,7 +334,7 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
     return count
 
 
-def _deal_shares(works: Sequence[ShareWork]) -> list[list[int]]:
+def _group_shares(works: Sequence[ShareWork]) -> list[list[int]]:
     """Returns the numbers of the shares of each task: few of little work, because its database takes 30 ms of CPU."""
     tasks: list[list[int]] = []
     read = 0

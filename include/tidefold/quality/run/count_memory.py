@@ -263,7 +263,7 @@ class CountsDifferError(Exception):
     """Counts that were taken over are not those of the rows."""
 
 
-def settle(work: ShareWork, answer: ShareAnswer | None) -> ShareCounts:
+def combine(work: ShareWork, answer: ShareAnswer | None) -> ShareCounts:
     """Returns the counts of a share. Raises CountsDifferError.
 
     answer: None: nothing of it was read.
@@ -271,7 +271,7 @@ def settle(work: ShareWork, answer: ShareAnswer | None) -> ShareCounts:
     nothing = (None,) * len(work.files)
     answer = answer or ShareAnswer(nothing, nothing)
     files = tuple(
-        (identify(one.file), _settle_file(one, whole, gone))
+        (identify(one.file), _combine_file(one, whole, gone))
         for one, whole, gone in zip(work.files, answer.whole, answer.gone, strict=True)
     )
     views = [one for one in (answer.duplicates, answer.joined) if one is not None]
@@ -280,7 +280,7 @@ def settle(work: ShareWork, answer: ShareAnswer | None) -> ShareCounts:
     return ShareCounts(files, views[0] if views else work.clean or ())
 
 
-def _settle_file(work: FileWork, whole: Counts | None, gone: Counts | None) -> Counts:
+def _combine_file(work: FileWork, whole: Counts | None, gone: Counts | None) -> Counts:
     if work.before is None:
         assert whole is not None
         return whole

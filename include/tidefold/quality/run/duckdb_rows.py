@@ -81,13 +81,13 @@ class DuckDBEngine:
     def read(self, store: Store, manifest: Manifest, memory: CountMemory | None = None) -> DuckDBRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
         schema = pa.schema([field.with_nullable(True) for field in table_schema(manifest.shape)])
-        batches = (b for file in manifest.shown for b in file_rows(store, manifest.home, file, manifest.shape))
+        batches = (b for file in manifest.shown for b in file_rows(store, manifest.data_folder, file, manifest.shape))
         table = f"rows_{uuid.uuid4().hex}"
         try:
             return self.load(table, pa.RecordBatchReader.from_batches(schema, batches))
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             line = clip_text(" ".join(str(error).split()))
-            message = f"`{manifest.home}` cannot be read: {line}"
+            message = f"`{manifest.data_folder}` cannot be read: {line}"
             raise TidefoldError("STAGED_ROWS_UNREADABLE", message, hint=JUDGE_AGAIN) from error
 
     def load(self, table: str, rows: pa.RecordBatchReader) -> DuckDBRows:

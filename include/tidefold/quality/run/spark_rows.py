@@ -133,7 +133,7 @@ class SparkRows:
 
 def _read(spark: SparkSession, store: Store, manifest: Manifest) -> DataFrame:
     schema = ", ".join(_spark_column(column) for column in manifest.shape.table_columns)
-    folder = manifest.home
+    folder = manifest.data_folder
     paths = [store.uri(data_path(folder, f.name)).translate(_GLOB) for f in manifest.shown]
     try:
         if not paths:

@@ -67,7 +67,7 @@ def _attempt(container: Container, key: str, path: str, mark: str, send: Callabl
     try:
         container.call(send)
     except FAILURES as error:
-        return container.settle(key, path, mark, error)
+        return container.resolve_put(key, path, mark, error)
     return True
 
 

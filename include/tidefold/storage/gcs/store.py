@@ -36,7 +36,7 @@ def put(bucket: GcsBucket, key: str, path: str, data: bytes) -> None:
     try:
         bucket.call(lambda s: s.send("post", s.uploads, body, kind, uploadType="multipart", ifGenerationMatch=0))
     except FAILURES as error:
-        bucket.settle(key, path, mark, error)
+        bucket.resolve_put(key, path, mark, error)
 
 
 def _describe(mark: str, **more: str) -> dict[str, object]:
@@ -63,7 +63,7 @@ def copy(bucket: GcsBucket, source: str, key: str, path: str) -> None:
                 return
             token = done["rewriteToken"]
     except FAILURES as error:
-        bucket.settle(key, path, mark, error)
+        bucket.resolve_put(key, path, mark, error)
 
 
 class ResumableUpload:
@@ -113,7 +113,7 @@ class ResumableUpload:
             if answer.status == _MORE:
                 raise GcsError(answer.status, "incomplete", "the last part of an upload was not stored")
         except FAILURES as error:
-            self._bucket.settle(self._key, self._path, self._mark, error)
+            self._bucket.resolve_put(self._key, self._path, self._mark, error)
 
     def abort(self) -> None:
         """Deletes the parts. If that fails, they are invisible, and Google deletes them."""

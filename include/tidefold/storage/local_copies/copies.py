@@ -99,7 +99,7 @@ def _write(
     here = _sources(local, to, manifest)
 
     def provide(file: DataFile) -> str:
-        return _provide(primary, local, manifest.home, str(to), file, here.get(file.name, ()))
+        return _provide(primary, local, manifest.data_folder, str(to), file, here.get(file.name, ()))
 
     with ThreadPoolExecutor(threads) as pool:
         ways = list(pool.map(provide, manifest.files))

@@ -35,7 +35,7 @@ def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
         except FAILURES as error:
             if conflicts(error) and left:
                 continue
-            bucket.settle(key, path, mark, error)
+            bucket.resolve_put(key, path, mark, error)
         return
 
 
@@ -57,7 +57,7 @@ def copy_at_once(bucket: Bucket, source: str, key: str, path: str) -> None:
     except FileNotFoundError as error:
         raise bucket.as_ours(path, error) from error
     except FAILURES as error:
-        bucket.settle(key, path, mark, error)
+        bucket.resolve_put(key, path, mark, error)
 
 
 class Multipart:
@@ -101,11 +101,11 @@ class Multipart:
                 IfNoneMatch="*",
             )
         except FAILURES as error:
-            self._settle(error)
+            self._resolve(error)
 
-    def _settle(self, error: Exception) -> None:
+    def _resolve(self, error: Exception) -> None:
         try:
-            self._bucket.settle(self._key, self._path, self._mark, error)
+            self._bucket.resolve_put(self._key, self._path, self._mark, error)
         except UnknownOutcomeError:
             raise  # It may still complete.
         except Exception:

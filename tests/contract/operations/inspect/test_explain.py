@@ -286,7 +286,7 @@ def test_only_the_key_s_bucket_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     wanted = [f for m in manifests for f in m.files if f.key_groups.meets(key_groups_of(made, 7))]
     assert {path.rsplit("/", 1)[1] for path in watched.opened if path.endswith(".parquet")} == {f.name for f in wanted}
     assert sum(path.endswith(".parquet") for path in watched.opened) == len(manifests)
-    assert data_path(manifests[0].home, wanted[0].name) in watched.opened
+    assert data_path(manifests[0].data_folder, wanted[0].name) in watched.opened
     for change_set in state.change_sets:
         [entry] = read_index(made.store, change_set.location.segment)
         read = [b for b in entry.batches if (change_set.location.segment, entry.offset + b.offset) in watched.ranges]

@@ -106,7 +106,7 @@ def test_a_snapshot_as_of_an_instant_is_kept_by_its_tag(tmp_path: Path) -> None:
     def judged(state: LogState) -> LogState:
         found = state.snapshot(number)
         assert found
-        return transitions.judge(state, number, verdict_for(found))
+        return transitions.record_verdict(state, number, verdict_for(found))
 
     opened(root).ledger(LOG).commit(judged)
     confirm(opened(root), LOG, Confirmation(run="backfill"))

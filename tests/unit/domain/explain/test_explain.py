@@ -112,7 +112,7 @@ def completed(state: LogState, run: str, restore: RestorePoint | None = None) ->
     staged = state.snapshot(one)
     assert staged
     return transitions.record_publication(
-        transitions.confirm(transitions.judge(state, one, verdict_for(staged)), one), one, one
+        transitions.confirm(transitions.record_verdict(state, one, verdict_for(staged)), one), one, one
     )
 
 

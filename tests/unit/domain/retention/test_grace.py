@@ -25,7 +25,7 @@ def confirmed(state: LogState, number: int) -> LogState:
     state = appended(state)
     state = claim.claim(state, claim.Claim(f"run-{number}", "r", SnapshotKind.FULL, instant(0)))
     state = transitions.stage(state, manifest_of(state, state.snapshots[-1]), f"digest-{number}")
-    return transitions.confirm(transitions.judge(state, number, verdict_for(state.snapshots[-1])), number)
+    return transitions.confirm(transitions.record_verdict(state, number, verdict_for(state.snapshots[-1])), number)
 
 
 def instant(hour: int, minute: int = 0) -> str:

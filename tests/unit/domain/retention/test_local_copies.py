@@ -23,7 +23,7 @@ def completed(state: LogState, run: str) -> LogState:
     assert attempt
     state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
     assert state.open_attempt
-    state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))
+    state = transitions.record_verdict(state, attempt.id, verdict_for(state.open_attempt))
     return transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
 
 

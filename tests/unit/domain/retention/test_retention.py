@@ -23,7 +23,7 @@ def with_snapshots(count: int, state: LogState | None = None) -> LogState:
         assert attempt
         state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
         assert state.open_attempt
-        state = transitions.judge(state, attempt.id, verdict_for(state.open_attempt))
+        state = transitions.record_verdict(state, attempt.id, verdict_for(state.open_attempt))
         state = transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, attempt.id)
     return state
 
@@ -242,7 +242,7 @@ def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> No
     state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
     assert state.open_attempt
     state = transitions.stage(state, manifest_of(state, state.open_attempt), "digest-back")
-    state = transitions.judge(state, 4, verdict_for(state.snapshots[-1]))
+    state = transitions.record_verdict(state, 4, verdict_for(state.snapshots[-1]))
     state = transitions.record_publication(transitions.confirm(state, 4), 4, 9)
     assert [c.sqn for c in state.unfolded] == [2, 3]
     assert (bound_of(state, "materialized"), log_bounds.truncate(state, 1).truncated_to) == (1, 1)

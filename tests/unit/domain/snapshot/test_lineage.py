@@ -57,7 +57,7 @@ class Life:
         state = transitions.stage(state, manifest_of(state, attempt), f"digest-{attempt.id}")
         staged = state.snapshot(attempt.id)
         assert staged
-        state = transitions.judge(state, attempt.id, verdict_for(staged))
+        state = transitions.record_verdict(state, attempt.id, verdict_for(staged))
         self.state = transitions.record_publication(transitions.confirm(state, attempt.id), attempt.id, self.run)
 
     def restore(self, pick: int, mode: RestoreMode) -> None:

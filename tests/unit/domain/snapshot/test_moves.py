@@ -34,7 +34,7 @@ def staged(state: LogState, run: str = "run-1") -> LogState:
 
 def judged(state: LogState, passed: bool = True) -> LogState:
     assert state.open_attempt
-    return transitions.judge(state, state.open_attempt.id, verdict_for(state.open_attempt, passed))
+    return transitions.record_verdict(state, state.open_attempt.id, verdict_for(state.open_attempt, passed))
 
 
 def published(state: LogState) -> LogState:
@@ -120,7 +120,7 @@ def test_a_verdict_for_other_files_does_not_bind() -> None:
     assert state.open_attempt
     other = replace(verdict_for(state.open_attempt), manifest="other")
     with pytest.raises(RefusedError) as refused:
-        transitions.judge(state, 1, other)
+        transitions.record_verdict(state, 1, other)
     assert refused.value.code == "VERDICT_FOR_OTHER_FILES"
 
 

@@ -218,7 +218,7 @@ def test_an_open_attempt_keeps_the_schema_that_it_began_with() -> None:
     assert shape_at(moved, attempt.schema).columns == SHAPE.columns
     staged = transitions.stage(moved, manifest_of(moved, attempt), "digest")
     assert staged.open_attempt
-    judged = transitions.judge(staged, attempt.id, verdict_for(staged.open_attempt))
+    judged = transitions.record_verdict(staged, attempt.id, verdict_for(staged.open_attempt))
     done = transitions.confirm(judged, attempt.id)
     assert (done.shape, done.latest and done.latest.state) == (RENAMED, State.COMPLETED)
     again = claim.claim(
