@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidefold.sources.api import PLACEHOLDER
+from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.inference.proposal import ProposedColumn
 from tidefold.sources.records.errors import infer_type
 from tidefold.sources.records.unavailable_values import placeholder_of
