@@ -64,16 +64,6 @@ def _read(store: Store, log: str) -> _HeartbeatFile:
         return _HeartbeatFile()
 
 
-def _write(store: Store, log: str, attempt: Snapshot, count: int) -> None:
-    """Writes the count. If another process writes at the same moment, one of both counts waits for its next beat."""
-    others = [one for one in _read(store, log).attempts if not one.belongs_to(attempt)]
-    mine = _Beats(attempt.id, attempt.epoch, attempt.token, count)
-    newest = sorted([*others, mine], key=lambda one: one.epoch)[-_ATTEMPTS:]
-    path = LogPaths(log).heartbeat
-    store.delete([path])
-    store.put_if_absent(path, msgspec.json.encode(_HeartbeatFile(tuple(newest))))
-
-
 class Heartbeat:
     """Counts the heartbeats of the attempts that were added."""
 
@@ -98,6 +88,16 @@ class Heartbeat:
             _write(self._store, log, attempt, self._count)
         except TidefoldError as error:
             _log.warning("the heartbeat could not be written: %s", error)
+
+
+def _write(store: Store, log: str, attempt: Snapshot, count: int) -> None:
+    """Writes the count. If another process writes at the same moment, one of both counts waits for its next beat."""
+    others = [one for one in _read(store, log).attempts if not one.belongs_to(attempt)]
+    mine = _Beats(attempt.id, attempt.epoch, attempt.token, count)
+    newest = sorted([*others, mine], key=lambda one: one.epoch)[-_ATTEMPTS:]
+    path = LogPaths(log).heartbeat
+    store.delete([path])
+    store.put_if_absent(path, msgspec.json.encode(_HeartbeatFile(tuple(newest))))
 
 
 @contextmanager

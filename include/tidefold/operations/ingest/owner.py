@@ -15,22 +15,6 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.sources.landing.listing import LandedFile, open_landed
 
 
-def _find_folder(pipeline: Pipeline, log: str) -> str:
-    """Returns the landing folder of a log without links; empty: it has none.
-
-    It is relative to a store on the same disk, because both may move together.
-    """
-    folder, root = pipeline.log(log).landing or "", pipeline.store.address
-    if not folder or "://" in folder:
-        return folder
-    folder = os.path.realpath(folder)
-    return folder if "://" in root else os.path.relpath(folder, os.path.realpath(root))
-
-
-def _show(pipeline: Pipeline, folder: str) -> str:
-    return folder if "://" in folder else os.path.normpath(os.path.join(pipeline.store.address, folder))
-
-
 def accept_folder(pipeline: Pipeline, state: LogState, files: Sequence[LandedFile], *, is_needed: bool) -> LogState:
     """Returns the state of a log that accepts files of the configured folder, if it may.
 
@@ -54,6 +38,22 @@ def accept_folder(pipeline: Pipeline, state: LogState, files: Sequence[LandedFil
         hint="If another configuration owns the log, give this one another name. If its files come from here now: "
         f"`tidefold step ingest {state.log} --own`.",
     )
+
+
+def _find_folder(pipeline: Pipeline, log: str) -> str:
+    """Returns the landing folder of a log without links; empty: it has none.
+
+    It is relative to a store on the same disk, because both may move together.
+    """
+    folder, root = pipeline.log(log).landing or "", pipeline.store.address
+    if not folder or "://" in folder:
+        return folder
+    folder = os.path.realpath(folder)
+    return folder if "://" in root else os.path.relpath(folder, os.path.realpath(root))
+
+
+def _show(pipeline: Pipeline, folder: str) -> str:
+    return folder if "://" in folder else os.path.normpath(os.path.join(pipeline.store.address, folder))
 
 
 def _is_same(file: LandedFile, entry: LandedFileRecord) -> bool:

@@ -187,6 +187,22 @@ def plan_own_rows(pipeline: Pipeline, accounted: Accounted) -> ReadPlan:
     return plan_from(pipeline, begun, ReadRequest(What.LIVE))
 
 
+def plan_log(pipeline: Pipeline, log: str) -> Planned:
+    """Reads the landing folder and the ledger, and plans. Raises TidefoldError."""
+    config = pipeline.log(log)
+    ledger = pipeline.ledger(log)
+    state = apply_configured_schema(pipeline, ledger.peek(config.shape))
+    require_open(state)
+    planned = _plan_landed(pipeline, state)
+    listed, plan = planned.listed, planned.plan
+    if plan.take:
+        _require_feed(config, state, listed.files)
+        ledger.require_current(state)  # Before the run writes anything that the log would refuse.
+    is_needed = bool(plan.take or plan.problems or listed.problems)
+    listed = replace(listed, begun=accept_folder(pipeline, state, listed.files, is_needed=is_needed))
+    return replace(planned, listed=listed, horizon=find_horizon(pipeline, state), stops=config.stops)
+
+
 def _plan_landed(pipeline: Pipeline, state: LogState) -> Planned:
     feed = pipeline.log_of(state).feed
     source = source_of(feed) if feed else None
@@ -209,22 +225,6 @@ def _require_feed(config: LogConfig, state: LogState, files: Sequence[LandedFile
             f"The landing folder of `{state.log}`, `{folder}`, has the files of a table. The run ingested nothing."
         )
         raise InvalidInputError("LANDED_TABLE", message, hint=f"{explain_table(kind).capitalize()}.")
-
-
-def plan_log(pipeline: Pipeline, log: str) -> Planned:
-    """Reads the landing folder and the ledger, and plans. Raises TidefoldError."""
-    config = pipeline.log(log)
-    ledger = pipeline.ledger(log)
-    state = apply_configured_schema(pipeline, ledger.peek(config.shape))
-    require_open(state)
-    planned = _plan_landed(pipeline, state)
-    listed, plan = planned.listed, planned.plan
-    if plan.take:
-        _require_feed(config, state, listed.files)
-        ledger.require_current(state)  # Before the run writes anything that the log would refuse.
-    is_needed = bool(plan.take or plan.problems or listed.problems)
-    listed = replace(listed, begun=accept_folder(pipeline, state, listed.files, is_needed=is_needed))
-    return replace(planned, listed=listed, horizon=find_horizon(pipeline, state), stops=config.stops)
 
 
 def has_news(pipeline: Pipeline, state: LogState) -> bool:

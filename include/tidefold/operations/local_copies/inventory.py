@@ -121,15 +121,6 @@ class LocalUse:
     segments: int
 
 
-def _absent(path: str) -> str | None:
-    """Returns a warning for a missing folder: no copy was made there yet, or its disk is not mounted."""
-    return (
-        None
-        if Path(path).is_dir()
-        else "the folder does not exist. Check that its disk is mounted. The next copy creates the folder"
-    )
-
-
 def local_use(pipeline: Pipeline) -> LocalUse | None:
     """Returns the use of the roots that can be read; None while local copies are disabled."""
     local = pipeline.local
@@ -157,6 +148,15 @@ def local_use(pipeline: Pipeline) -> LocalUse | None:
         ),
         logs={log: bytes_on_disk(copies_of_log) for log, copies_of_log in sorted(snapshots.items())},
         segments=bytes_on_disk(f for f in files if segment_of(f.path)),
+    )
+
+
+def _absent(path: str) -> str | None:
+    """Returns a warning for a missing folder: no copy was made there yet, or its disk is not mounted."""
+    return (
+        None
+        if Path(path).is_dir()
+        else "the folder does not exist. Check that its disk is mounted. The next copy creates the folder"
     )
 
 

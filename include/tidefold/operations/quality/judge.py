@@ -84,15 +84,6 @@ def find(
     return findings
 
 
-def _open_memory(pipeline: Pipeline, case: Case) -> CountMemory:
-    state, snapshot = case.state, case.snapshot
-    base = None if case.recount or snapshot.base is None else state.snapshot(snapshot.base)
-    if base is None:
-        return CountMemory(pipeline.store, state.log, snapshot.id)
-    read = partial(read_manifest, pipeline.store, state.log, base)
-    return CountMemory(pipeline.store, state.log, snapshot.id, base.id, read)
-
-
 def history_of(pipeline: Pipeline, state: LogState, before: int) -> tuple[HistoryPoint, ...]:
     """Returns the stored judgements of the snapshots before this one, oldest first."""
     judged = [s for s in state.snapshots if s.id < before and s.verdict and s.in_main_lineage]
@@ -303,6 +294,15 @@ def _judge(pipeline: Pipeline, case: Case, engine: QualityEngine | None) -> Outc
     if is_stored and case.recount:
         return replace(outcome, message=f"{outcome.message}; judged before, so --recount read nothing. {JUDGE_AGAIN}")
     return outcome
+
+
+def _open_memory(pipeline: Pipeline, case: Case) -> CountMemory:
+    state, snapshot = case.state, case.snapshot
+    base = None if case.recount or snapshot.base is None else state.snapshot(snapshot.base)
+    if base is None:
+        return CountMemory(pipeline.store, state.log, snapshot.id)
+    read = partial(read_manifest, pipeline.store, state.log, base)
+    return CountMemory(pipeline.store, state.log, snapshot.id, base.id, read)
 
 
 def _judge_rows(

@@ -145,15 +145,6 @@ class RebuildDetails(Details):
     stopped: str | None
 
 
-def _describe_damage(shown: int | None, damage: Damage) -> str:
-    if damage.harm is not DamageKind.FOREIGN:
-        return f"the newest commit of tidefold shows snapshot {shown}, but the table is {damage.harm}"
-    return (
-        f"the table does not show snapshot {shown} any more, as another program committed other files. Readers see "
-        f"those. {damage.hint.rstrip('.')}"
-    )
-
-
 def _outcome(made: Rebuilt, damage: Damage | None, plan: bool) -> Outcome:
     state = made.state
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
@@ -174,6 +165,15 @@ def _outcome(made: Rebuilt, damage: Damage | None, plan: bool) -> Outcome:
     if state.stopped:
         message += f"; it is stopped: {state.stopped.why}"
     return Outcome(state.log, Status.PLANNED if plan else Status.REBUILT, message, shown, details=details)
+
+
+def _describe_damage(shown: int | None, damage: Damage) -> str:
+    if damage.harm is not DamageKind.FOREIGN:
+        return f"the newest commit of tidefold shows snapshot {shown}, but the table is {damage.harm}"
+    return (
+        f"the table does not show snapshot {shown} any more, as another program committed other files. Readers see "
+        f"those. {damage.hint.rstrip('.')}"
+    )
 
 
 def rebuild_table(pipeline: Pipeline, log: str, plan: bool = True, staged: int | None = None) -> Outcome:

@@ -312,12 +312,6 @@ def _remove_mark(store: Store, log: str) -> None:
         _log.warning("`%s` is left beside the savepoint of %s: %s", BEGUN, log, error)
 
 
-def _describe_position(position: Position) -> dict[str, Any]:
-    """The fields of a position with their names, also those that are stored as a list."""
-    fields: dict[str, Any] = msgspec.to_builtins(position)
-    return {**fields, "stream": position.stream._asdict()}
-
-
 def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSources | None = None) -> Outcome:
     details = SavepointDetails(
         address=store.address,
@@ -334,3 +328,9 @@ def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSourc
         f"{in_units(savepoint.bytes)} at {details.address}"
     )
     return Outcome(savepoint.log, status, message, savepoint.snapshot, details=details)
+
+
+def _describe_position(position: Position) -> dict[str, Any]:
+    """The fields of a position with their names, also those that are stored as a list."""
+    fields: dict[str, Any] = msgspec.to_builtins(position)
+    return {**fields, "stream": position.stream._asdict()}
