@@ -8,17 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidefold.config.addresses import path_mistake
+from tidefold.config.models import sources
 from tidefold.config.models.log import LogConfig, TtlUpdate
-from tidefold.config.models.sources import (
-    CsvEntry,
-    CustomEntry,
-    DeltaFeedEntry,
-    DeltaTableEntry,
-    JsonEntry,
-    OpEntry,
-    ParquetEntry,
-    StateJsonEntry,
-)
 from tidefold.config.models.table import change_mistakes
 from tidefold.domain.key_groups import RedistributionMode
 from tidefold.domain.paths import check_log_id
@@ -72,28 +63,28 @@ def _source_mistakes(entry: LogConfig) -> Iterator[Mistake]:
     source = entry.source
     if source is None:
         yield from _encodings(entry, "for a log that a program writes")
-    if isinstance(source, ParquetEntry):
+    if isinstance(source, sources.ParquetEntry):
         yield from _header(entry, source)
         yield from _places(entry, source)
         yield from _types(entry, source)
-    if isinstance(source, JsonEntry):
+    if isinstance(source, sources.JsonEntry):
         yield from _any_names(entry, source)
-    if isinstance(source, CustomEntry):
+    if isinstance(source, sources.CustomEntry):
         yield from _custom(entry, source)
-    if isinstance(source, StateJsonEntry):
+    if isinstance(source, sources.StateJsonEntry):
         yield from _state(entry, source)
-    if isinstance(source, DeltaFeedEntry):
+    if isinstance(source, sources.DeltaFeedEntry):
         yield from _encodings(entry, f"with format {source.format}")
         if entry.shape.merge.engine is Engine.AGGREGATE:
             hint = "Use the engine `last`, and aggregate the rows when you read the table."
             yield "SOURCE_ENGINE", ("merge",), "cannot be `aggregate`: an update contains the whole row.", hint
     yield from _extracts(entry)
-    if isinstance(source, ParquetEntry | JsonEntry):
+    if isinstance(source, sources.ParquetEntry | sources.JsonEntry):
         yield from _ops(source.op)
         yield from _commit_time(entry, source.commit_time)
 
 
-def _custom(entry: LogConfig, source: CustomEntry) -> Iterator[Mistake]:
+def _custom(entry: LogConfig, source: sources.CustomEntry) -> Iterator[Mistake]:
     if entry.shape.orders_by_file:
         yield _no_file_order("a custom source numbers its records itself")
     if source.name not in custom_sources():
@@ -119,7 +110,7 @@ def _commit_time(entry: LogConfig, name: str | None) -> Iterator[Mistake]:
     yield "SOURCE_COMMIT_TIME", ("source", "commit_time"), f"is `{name}`, not a timestamp column of `order`.", hint
 
 
-def _ops(op: OpEntry | None) -> Iterator[Mistake]:
+def _ops(op: sources.OpEntry | None) -> Iterator[Mistake]:
     if op is None:
         return
     if op.delete == "any":
@@ -138,9 +129,9 @@ def _ops(op: OpEntry | None) -> Iterator[Mistake]:
                 yield "OP_TWICE", at, f"is `{value}`, which is also in `{other}`.", "Remove it from one of them."
 
 
-def _header(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
+def _header(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]:
     """Checks `header`: without a header line, it must give the position of every column of a CSV file."""
-    if not isinstance(source, CsvEntry) or source.header is True:
+    if not isinstance(source, sources.CsvEntry) or source.header is True:
         return
     beside = [source.op.column] if source.op else []
     names = source.header if isinstance(source.header, list) else list(entry.columns)
@@ -150,7 +141,7 @@ def _header(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
         yield "SOURCE_HEADER", ("source", "header"), message, hint
 
 
-def _places(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
+def _places(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]:
     """Checks a source without offsets: columns or files must order the changes of a key."""
     shape = entry.shape
     if shape.order == COLUMNS and not shape.order_by and not source.extract:
@@ -161,7 +152,7 @@ def _places(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
 def _extracts(entry: LogConfig) -> Iterator[Mistake]:
     """Checks a log of full extracts: their dates order the rows, and a row has no operation."""
     source = entry.source
-    if not isinstance(source, ParquetEntry | JsonEntry | DeltaTableEntry) or not source.extract:
+    if not isinstance(source, sources.ParquetEntry | sources.JsonEntry | sources.DeltaTableEntry) or not source.extract:
         return
     merge = entry.shape.merge
     if merge.engine not in (Engine.LAST, Engine.HISTORY) or merge.deletes is not Deletes.APPLY:
@@ -175,7 +166,7 @@ def _extracts(entry: LogConfig) -> Iterator[Mistake]:
     useless: list[YamlPath] = [("source", name) for name in names if getattr(source, name, None)]
     useless += [("source", "record")] if getattr(source, "record", "") == "kafka" and _is_set(source, "record") else []
     useless += [("ttl",)] if entry.ttl else []
-    if isinstance(source, DeltaTableEntry):
+    if isinstance(source, sources.DeltaTableEntry):
         of_files = {"marker", "row_count", "date_format"} & source.extract.model_fields_set
         useless += [("source", "extract", name) for name in sorted(of_files)]
     for place in useless:
@@ -187,11 +178,11 @@ def _extracts(entry: LogConfig) -> Iterator[Mistake]:
         )
 
 
-def _is_set(source: ParquetEntry | JsonEntry | DeltaTableEntry, name: str) -> bool:
+def _is_set(source: sources.ParquetEntry | sources.JsonEntry | sources.DeltaTableEntry, name: str) -> bool:
     return name in source.model_fields_set
 
 
-def _any_names(entry: LogConfig, source: JsonEntry) -> Iterator[Mistake]:
+def _any_names(entry: LogConfig, source: sources.JsonEntry) -> Iterator[Mistake]:
     """Checks `names: any`: columns or files must order the changes of a key."""
     shape = entry.shape
     if shape.orders_by_file and source.names in ("kafka", "kafka-dash"):
@@ -205,22 +196,22 @@ def _any_names(entry: LogConfig, source: JsonEntry) -> Iterator[Mistake]:
 
 
 def _encodings(entry: LogConfig, where: str) -> Iterator[Mistake]:
-    allowed = UNITS if isinstance(entry.source, CsvEntry) else ()
+    allowed = UNITS if isinstance(entry.source, sources.CsvEntry) else ()
     for name, column in entry.columns.items():
         if column.encoding and (column.type != "timestamp" or column.encoding not in allowed):
             message = f"has an encoding, which has no effect {where}."
             yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."
 
 
-def _types(entry: LogConfig, source: ParquetEntry) -> Iterator[Mistake]:
+def _types(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]:
     yield from _encodings(entry, f"with format {source.format}")
     for name, column in entry.columns.items():
-        if isinstance(source, CsvEntry) and parse_type(column.type).name in _NO_TEXT:
+        if isinstance(source, sources.CsvEntry) and parse_type(column.type).name in _NO_TEXT:
             message = f"cannot be {column.type} with format csv."
             yield "SOURCE_TYPE", ("columns", name), message, "Land it as Parquet or JSON."
 
 
-def _state(entry: LogConfig, source: StateJsonEntry) -> Iterator[Mistake]:
+def _state(entry: LogConfig, source: sources.StateJsonEntry) -> Iterator[Mistake]:
     """Checks key and merge engine, which depend on the kind of state."""
     parts, whole, kind = source.state_key, list(entry.key), source.kind
     kept = {"map": 0 < len(parts) < len(whole), "queue": len(parts) < len(whole)}.get(kind, parts == whole)

@@ -12,32 +12,8 @@ from pathlib import Path
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from tidefold.delta import published_table, raw_commit
 from tidefold.delta.deletion_vectors import vector_file
-from tidefold.delta.published_table import (
-    COMMIT,
-    DeltaState,
-    Published,
-    TableDescription,
-    active_files,
-    delta_state,
-    find_comments,
-    find_protocol,
-    is_table,
-    require_untouched,
-    vectors_of,
-    version_of,
-)
-from tidefold.delta.raw_commit import (
-    NO_FACTS,
-    Active,
-    TableCommit,
-    TableMetadata,
-    TableProtocol,
-    list_facts,
-    list_transactions,
-    write_commit,
-    write_first,
-)
 from tidefold.domain.ledger_evidence import hint_to_rebuild
 from tidefold.domain.paths import LogPaths, data_path, vector_name
 from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
@@ -69,7 +45,7 @@ class Publication:
     reconcile: replace the files that other programs committed (such as OPTIMIZE), instead of refusing.
     """
 
-    description: TableDescription = field(default_factory=TableDescription)
+    description: published_table.TableDescription = field(default_factory=published_table.TableDescription)
     write_feed: FeedWriter | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     reconcile: bool = False
@@ -79,7 +55,7 @@ def publish(
     store: Store,
     manifest: Manifest,
     digest: str,
-    previous: Published | None,
+    previous: published_table.Published | None,
     how: Publication | None = None,
 ) -> int:
     """Publishes a completed snapshot as exactly one new version of the table, and returns that version.
@@ -156,13 +132,16 @@ def create_snapshot_table(store: Store, manifest: Manifest) -> None:
     """Makes the folder of a full snapshot a self-contained Delta table over its own files. Raises TidefoldError."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with convert_errors(path):
-        if is_table(store, path):
+        if published_table.is_table(store, path):
             raise make_taken_error(path, "already contains a Delta table")
         try:
-            create_table(store, path, manifest, "", TableDescription())
+            create_table(store, path, manifest, "", published_table.TableDescription())
         except (AlreadyExistsError, UnknownOutcomeError):
             # The store may have lost its answer to the commit.
-            if not is_table(store, path) or read_commit_facts(store, path, 0).get(ATTEMPT_FACT) != manifest.token:
+            if (
+                not published_table.is_table(store, path)
+                or read_commit_facts(store, path, 0).get(ATTEMPT_FACT) != manifest.token
+            ):
                 raise
 
 
@@ -171,28 +150,28 @@ def create_table(
     path: str,
     manifest: Manifest,
     digest: str,
-    described: TableDescription,
-    facts: Mapping[str, str] = NO_FACTS,
+    described: published_table.TableDescription,
+    facts: Mapping[str, str] = raw_commit.NO_FACTS,
 ) -> None:
     """Commits version 0 of a table with the files of the manifest.
 
     digest: empty for the table of a snapshot, whose one commit has all of its deletion vectors.
     facts: further facts for the commit.
     """
-    commit = TableCommit(
-        {**list_facts(manifest, digest), **facts},
+    commit = raw_commit.TableCommit(
+        {**raw_commit.list_facts(manifest, digest), **facts},
         manifest.shown,
-        metadata=TableMetadata(described.describe(manifest), described.comment, described.properties),
-        protocol=TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed),
-        transactions=list_transactions(manifest, digest),
+        metadata=raw_commit.TableMetadata(described.describe(manifest), described.comment, described.properties),
+        protocol=raw_commit.TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed),
+        transactions=raw_commit.list_transactions(manifest, digest),
         vector_files=bool(digest),
     )
     if commit.vector_files:
         _write_vectors(store, path, commit)
-    write_first(store, path, manifest.log, commit)
+    raw_commit.write_first(store, path, manifest.log, commit)
 
 
-def _write_vectors(store: Store, table: str, commit: TableCommit) -> None:
+def _write_vectors(store: Store, table: str, commit: raw_commit.TableCommit) -> None:
     """Writes the deletion vectors that a commit adds. Their names come from their content."""
 
     def put(deleted: Deletions) -> None:
@@ -207,14 +186,14 @@ def _write_vectors(store: Store, table: str, commit: TableCommit) -> None:
         list(pool.map(put, {file.deletions for file in commit.adds if file.deletions}))
 
 
-def build_table(manifest: Manifest) -> tuple[DeltaState, bytes]:
+def build_table(manifest: Manifest) -> tuple[published_table.DeltaState, bytes]:
     """Returns the expected content of the Delta log of a snapshot's own table, and the bytes of its one commit."""
     path = LogPaths(manifest.log).snapshot(manifest.snapshot)
     with open_scratch() as scratch:
         store = LocalStore(Path(scratch))
         create_snapshot_table(store, manifest)
-        state = delta_state(store, path)
-        commit = store.read(f"{path}/{COMMIT}")
+        state = published_table.delta_state(store, path)
+        commit = store.read(f"{path}/{published_table.COMMIT}")
     if state is None:
         raise AssertionError("a table that was just made is there")
     return state, commit
@@ -227,7 +206,7 @@ class PublishAttempt:
     store: Store
     manifest: Manifest
     digest: str
-    previous: Published | None
+    previous: published_table.Published | None
     how: Publication
     _feed: Sequence[DataFile] | None = None
 
@@ -246,33 +225,33 @@ class PublishAttempt:
                 ) from None
             _provide_files(store, manifest, {})
             return self._create(path)
-        if (done := version_of(table, self.digest, self.previous)) is not None:
+        if (done := published_table.version_of(table, self.digest, self.previous)) is not None:
             return self._sync(done)
-        require_untouched(store, table, manifest, self.previous, self.how.reconcile)
-        _provide_files(store, manifest, active_files(table))
+        published_table.require_untouched(store, table, manifest, self.previous, self.how.reconcile)
+        _provide_files(store, manifest, published_table.active_files(table))
         return self.commit(table)
 
     def _create(self, path: str) -> int | None:
         try:
             create_table(self.store, path, self.manifest, self.digest, self.how.description, self.how.facts)
         except (AlreadyExistsError, UnknownOutcomeError):
-            if not is_table(self.store, path):
+            if not published_table.is_table(self.store, path):
                 raise
-            return self._sync(version_of(open_table(self.store, path), self.digest, None))
-        return version_of(open_table(self.store, path), self.digest, None)
+            return self._sync(published_table.version_of(open_table(self.store, path), self.digest, None))
+        return published_table.version_of(open_table(self.store, path), self.digest, None)
 
     def commit(self, table: DeltaTable) -> int | None:
         path, commit = LogPaths(self.manifest.log).table, self._find_difference(table)
         _write_vectors(self.store, path, commit)
         try:
-            write_commit(self.store, path, table, commit)
+            raw_commit.write_commit(self.store, path, table, commit)
         except AlreadyExistsError:
             return None
         except UnknownOutcomeError:  # The table shows whether it was written.
             table.update_incremental()
-            return self._sync(version_of(table, self.digest, self.previous))
+            return self._sync(published_table.version_of(table, self.digest, self.previous))
         table.update_incremental()
-        return version_of(table, self.digest, self.previous)
+        return published_table.version_of(table, self.digest, self.previous)
 
     def _sync(self, version: int | None) -> int | None:
         """Returns the version. Another process that wrote it may have been killed before it synced."""
@@ -280,25 +259,30 @@ class PublishAttempt:
             self.store.sync(f"{LogPaths(self.manifest.log).table}/_delta_log/{version:020d}.json")
         return version
 
-    def _find_difference(self, table: DeltaTable) -> TableCommit:
+    def _find_difference(self, table: DeltaTable) -> raw_commit.TableCommit:
         """Returns the commit that replaces the previous snapshot's files (when reconciling: all files) by the new
         ones.
         """
         manifest = self.manifest
-        vectors_before = vectors_of(self.previous.manifest) if self.previous else {}
-        before = {path: Active(size, vectors_before.get(path)) for path, size in active_files(table).items()}
+        vectors_before = published_table.vectors_of(self.previous.manifest) if self.previous else {}
+        before = {
+            path: raw_commit.Active(size, vectors_before.get(path))
+            for path, size in published_table.active_files(table).items()
+        }
         after = {f"_data/{f.name}": f for f in manifest.shown}
         same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
-        protocol = find_protocol(table) or TableProtocol()
+        protocol = published_table.find_protocol(table) or raw_commit.TableProtocol()
         vectors = any(f.deletions for f in after.values())
-        wanted = TableProtocol(protocol.vectors or vectors, protocol.feed or self.how.description.change_feed)
-        return TableCommit(
-            {**list_facts(manifest, self.digest), **self.how.facts},
+        wanted = raw_commit.TableProtocol(
+            protocol.vectors or vectors, protocol.feed or self.how.description.change_feed
+        )
+        return raw_commit.TableCommit(
+            {**raw_commit.list_facts(manifest, self.digest), **self.how.facts},
             [f for path, f in after.items() if path not in same],
             {path: active for path, active in before.items() if path not in same},
             metadata=_find_new_metadata(table, manifest, self.how.description),
             protocol=None if wanted == protocol else wanted,
-            transactions=list_transactions(manifest, self.digest),
+            transactions=raw_commit.list_transactions(manifest, self.digest),
             changes=self._write_feed(),
             replaces_all=bool(before) and not same,
             vector_files=True,
@@ -345,12 +329,14 @@ def _find_missing(folder: str, files: Sequence[DataFile], present: Mapping[str, 
     return [file for file in files if present.get(f"{folder}/{file.name}") != file.bytes]
 
 
-def _find_new_metadata(table: DeltaTable, manifest: Manifest, described: TableDescription) -> TableMetadata | None:
+def _find_new_metadata(
+    table: DeltaTable, manifest: Manifest, described: published_table.TableDescription
+) -> raw_commit.TableMetadata | None:
     """Returns the metadata of the snapshot; None if the table has it already."""
     now, schema = table.metadata(), table.schema().to_json()
     # Comments that the configuration does not mention are the user's.
-    described = replace(described, comments={**find_comments(schema), **described.comments})
+    described = replace(described, comments={**published_table.find_comments(schema), **described.comments})
     comment = now.description if described.comment is None else described.comment
-    wanted = TableMetadata(described.describe(manifest), comment, described.properties)
+    wanted = raw_commit.TableMetadata(described.describe(manifest), comment, described.properties)
     same = (json.loads(schema), now.description, dict(now.configuration))
     return None if same == (json.loads(wanted.schema.to_json()), comment, wanted.properties) else wanted

@@ -9,15 +9,8 @@ from dataclasses import replace
 
 import msgspec
 
+from tidefold.domain import ledger_evidence
 from tidefold.domain.ingest.append import require_fence, with_shape
-from tidefold.domain.ledger_evidence import (
-    Evidence,
-    describe_table,
-    find_published_version,
-    hint_to_rebuild,
-    needs_high_water_mark,
-    require_known,
-)
 from tidefold.domain.log_state import DeletionState, LogState, TableSpec
 from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.domain.sets.set_state import SetEvidence, SetMark, SetState, require_set_known
@@ -39,7 +32,7 @@ _INCARNATION = 8
 _NO_SHAPE = TableSpec((), (), "", 1, 1)
 
 
-class Ledger(StateLedger[LogState, Evidence]):
+class Ledger(StateLedger[LogState, ledger_evidence.Evidence]):
     """Reads and commits the state of one log. `read` raises NotFoundError until `begin` has written version 1.
 
     pages, before_write, compared, versions: as in StateLedger.
@@ -133,12 +126,12 @@ class Ledger(StateLedger[LogState, Evidence]):
     def find_table_problem(self, state: LogState) -> str:
         """Returns what is wrong with the published table; empty: nothing, as far as this process has compared it."""
         _, evidence = self._compared.get(self._name, (0, None))
-        if not evidence or not describe_table(state, evidence):
+        if not evidence or not ledger_evidence.describe_table(state, evidence):
             return ""
         # It may have compared them before it published.
         evidence = self._find_evidence(state)
         self._compared[self._name] = (state.version, evidence)
-        return describe_table(state, evidence)
+        return ledger_evidence.describe_table(state, evidence)
 
     def require_table(self, state: LogState) -> None:
         """Raises CorruptError if the published table is missing, as far as this process has compared it."""
@@ -147,14 +140,14 @@ class Ledger(StateLedger[LogState, Evidence]):
 
     def require_listed_table(self, state: LogState) -> None:
         """Raises CorruptError if the published table is missing now. Makes one request."""
-        if find_published_version(state) >= 0 and not self._store.list(LogPaths(self._name).table_log):
+        if ledger_evidence.find_published_version(state) >= 0 and not self._store.list(LogPaths(self._name).table_log):
             raise self._describe_missing()
 
     def _describe_missing(self) -> CorruptError:
         return CorruptError(
             "TABLE_MISSING",
             f"The published table of `{self._name}` is missing: it has no Delta log.",
-            hint=f"{hint_to_rebuild(self._name)}.",
+            hint=f"{ledger_evidence.hint_to_rebuild(self._name)}.",
         )
 
     def _make_empty(self) -> LogState:
@@ -163,14 +156,14 @@ class Ledger(StateLedger[LogState, Evidence]):
     def _check(self, state: LogState) -> LogState:
         return check_state(state)
 
-    def _find_evidence(self, state: LogState) -> Evidence:
+    def _find_evidence(self, state: LogState) -> ledger_evidence.Evidence:
         return find_evidence(self._store, state)
 
-    def _require_known(self, state: LogState, evidence: Evidence) -> None:
-        require_known(state, evidence)
+    def _require_known(self, state: LogState, evidence: ledger_evidence.Evidence) -> None:
+        ledger_evidence.require_known(state, evidence)
 
-    def _mark(self, before: LogState, done: LogState, evidence: Evidence) -> Evidence:
-        if not needs_high_water_mark(before, done):
+    def _mark(self, before: LogState, done: LogState, evidence: ledger_evidence.Evidence) -> ledger_evidence.Evidence:
+        if not ledger_evidence.needs_high_water_mark(before, done):
             return evidence
         waits = done.latest is not None and done.latest.schema != done.schema
         columns = msgspec.json.encode(TableColumns(done.shape, done.schemas)) if waits else b""

@@ -14,18 +14,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from tidefold import errors
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import STORED_FORMAT, LedgerPaths
 from tidefold.domain.sets.set_state import SetState
-from tidefold.errors import (
-    AlreadyExistsError,
-    ConflictError,
-    CorruptError,
-    NotFoundError,
-    OutdatedLedgerError,
-    TidefoldError,
-    UnknownOutcomeError,
-)
 from tidefold.ledger.serialization import Items, LedgerHead, PageNames, Pages, decode, decode_head, digest_of
 from tidefold.storage import Store
 
@@ -122,9 +114,9 @@ class StateLedger(ABC, Generic[S, E]):
         newest = self._newest()
         try:
             self.require_current(newest or self._make_empty())
-        except OutdatedLedgerError:
+        except errors.OutdatedLedgerError:
             raise
-        except TidefoldError as error:
+        except errors.TidefoldError as error:
             _messages.warning("%s: the ledger could not be compared with the tables: %s", self._name, error)
         return newest
 
@@ -141,7 +133,7 @@ class StateLedger(ABC, Generic[S, E]):
         evidence = self._find_evidence(state)
         try:
             self._require_known(state, evidence)
-        except CorruptError:
+        except errors.CorruptError:
             # Others may have committed since the state was read, and the ledger has their commits first.
             self._require_known(self._newest() or state, evidence)
         self._compared[self._name] = (state.version, evidence)
@@ -151,7 +143,7 @@ class StateLedger(ABC, Generic[S, E]):
         """Whether the ledger knows everything that the store shows. A lost or damaged one does not."""
         try:
             self.require_current(self._newest() or self._make_empty())
-        except CorruptError:
+        except errors.CorruptError:
             return False
         return True
 
@@ -162,7 +154,7 @@ class StateLedger(ABC, Generic[S, E]):
         while version:
             try:
                 return self.read_version(version)
-            except (NotFoundError, CorruptError):
+            except (errors.NotFoundError, errors.CorruptError):
                 # This version may be pruned if the process slept through too many commits.
                 newer = self._latest_version()
                 if newer == version:
@@ -183,7 +175,7 @@ class StateLedger(ABC, Generic[S, E]):
         data = self._store.read(path)
         head = decode_head(path, data)
         if (head.log, head.version) != (self._name, version):
-            raise CorruptError(
+            raise errors.CorruptError(
                 "LEDGER_MISPLACED", f"`{path}` contains version {head.version} of the ledger of `{head.log}`."
             )
         self._digests[version] = digest_of(data)
@@ -201,7 +193,7 @@ class StateLedger(ABC, Generic[S, E]):
         try:
             return sorted(int(name.removesuffix(".json")) for name in names)
         except ValueError as error:
-            raise CorruptError(
+            raise errors.CorruptError(
                 "LEDGER_FOREIGN_FILE", f"`{self._paths.ledger}` contains a file that is not a ledger version: {error}."
             ) from error
 
@@ -217,7 +209,7 @@ class StateLedger(ABC, Generic[S, E]):
         evidence = self.require_current(before)
         try:
             done = self._put(replace(after, version=before.version + 1))
-        except AlreadyExistsError:
+        except errors.AlreadyExistsError:
             return None
         marked = self._mark(before, done, evidence)
         if marked is not evidence:
@@ -233,8 +225,8 @@ class StateLedger(ABC, Generic[S, E]):
         self._forget_marks(above=done.version)
         return done
 
-    def _busy(self) -> ConflictError:
-        return ConflictError("LEDGER_BUSY", f"Other writers of `{self._name}` committed first, {TRIES} times.")
+    def _busy(self) -> errors.ConflictError:
+        return errors.ConflictError("LEDGER_BUSY", f"Other writers of `{self._name}` committed first, {TRIES} times.")
 
     def _put(self, state: S) -> S:
         self._check(state)
@@ -242,13 +234,15 @@ class StateLedger(ABC, Generic[S, E]):
         path = self._paths.ledger_version(state.version)
         self._before_write()
         if not self._pages.is_next(state.version):
-            raise AlreadyExistsError("LEDGER_LOST_RACE", f"`{path}` does not follow the version that was read last.")
+            raise errors.AlreadyExistsError(
+                "LEDGER_LOST_RACE", f"`{path}` does not follow the version that was read last."
+            )
         pages, recent = self._pages.split(state)
         data = self._encode(state, pages, recent, writer)
         digest = digest_of(data)
         try:
             self._store.put_if_absent(path, data)
-        except UnknownOutcomeError:
+        except errors.UnknownOutcomeError:
             self._resolve_put(path, writer)
         self._require_counted(state.version, digest)
         self._digests[state.version] = digest
@@ -275,10 +269,10 @@ class StateLedger(ABC, Generic[S, E]):
         """Reads back who wrote the version after a lost answer. If that fails, the outcome stays unknown."""
         try:
             head = decode_head(path, self._store.read(path))
-        except NotFoundError:
-            raise AlreadyExistsError("LEDGER_LOST_ANSWER", f"`{path}` was not written.") from None
+        except errors.NotFoundError:
+            raise errors.AlreadyExistsError("LEDGER_LOST_ANSWER", f"`{path}` was not written.") from None
         if head.writer != writer:
-            raise AlreadyExistsError("LEDGER_LOST_RACE", f"`{path}` was written by another process.")
+            raise errors.AlreadyExistsError("LEDGER_LOST_RACE", f"`{path}` was written by another process.")
 
     def _require_counted(self, version: int, digest: str) -> None:
         """Raises AlreadyExistsError unless the version counts: the version that it was made from must still exist.
@@ -294,13 +288,13 @@ class StateLedger(ABC, Generic[S, E]):
             if decode_head(path, self._store.read(path)).previous == digest:
                 return  # It counted, and so many versions followed that it is pruned now.
             late = True
-        except NotFoundError:
+        except errors.NotFoundError:
             late = self._find_digest(version) == digest
         if late:
-            raise AlreadyExistsError(
+            raise errors.AlreadyExistsError(
                 "LEDGER_PRUNED", f"Version {version} of the ledger of `{self._name}` was already pruned."
             )
-        raise UnknownOutcomeError(
+        raise errors.UnknownOutcomeError(
             "LEDGER_UNKNOWN",
             f"tidefold cannot tell whether version {version} of `{self._name}` counted: it was pruned meanwhile.",
         )
@@ -308,7 +302,7 @@ class StateLedger(ABC, Generic[S, E]):
     def _find_digest(self, version: int) -> str | None:
         try:
             return digest_of(self._store.read(self._paths.ledger_version(version)))
-        except NotFoundError:
+        except errors.NotFoundError:
             return None
 
     # Pruning.
@@ -348,7 +342,7 @@ class StateLedger(ABC, Generic[S, E]):
         path = self._paths.ledger_version(version)
         try:
             data = self._store.read(path)
-        except NotFoundError:
+        except errors.NotFoundError:
             return None
         return decode_head(path, data), digest_of(data)
 

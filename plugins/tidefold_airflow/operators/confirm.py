@@ -11,16 +11,9 @@ from tidefold.domain.alarms import RunFailure
 from tidefold_airflow.observability.assets import TABLES, announce, asset_in, lineage_of
 from tidefold_airflow.observability.metrics import of_alarms, of_sets, of_status, send
 from tidefold_airflow.observability.notify import ALARMS, find_notifiers
+from tidefold_airflow.operators import run_context
 from tidefold_airflow.operators.approval_run import ask_about, find_asked, needs_answer, still_waits, waits
 from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report
-from tidefold_airflow.operators.run_context import (
-    TaskScope,
-    airflow_errors,
-    open_scope,
-    open_set_scope,
-    require_ran,
-    waiting_logs,
-)
 from tidefold_airflow.ui.mount import address, snapshot_path
 
 if TYPE_CHECKING:
@@ -47,7 +40,7 @@ class TidefoldAbortOperator(TidefoldLogOperator):
         super().__init__(**kwargs)
         self.approval_dag = approval_dag
 
-    def act(self, scope: TaskScope, log: str) -> Outcome:
+    def act(self, scope: run_context.TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.abort import abort
 
         if self.approval_dag and (waiting := waits(scope, log, self.approval_dag)):
@@ -62,7 +55,7 @@ class TidefoldTailOperator(TidefoldLogOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    def act(self, scope: TaskScope, log: str) -> Outcome:
+    def act(self, scope: run_context.TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.compact_log import take_tail
 
         return take_tail(scope.pipeline, log, scope.run)
@@ -87,11 +80,11 @@ class TidefoldListLogsOperator(TidefoldLogOperator):
 
     def execute(self, context: Context) -> list[str]:  # type: ignore[override]
         """Returns the logs in configured order, which is also the order of mapped tasks."""
-        with airflow_errors():
+        with run_context.airflow_errors():
             if self.of_set:
-                scope = open_set_scope(self.config, self.of_set, context, self.only)
+                scope = run_context.open_set_scope(self.config, self.of_set, context, self.only)
             else:
-                scope = open_scope(self.config, self.logs, context, self.only)
+                scope = run_context.open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
         from tidefold.operations.requests import FEW_LOGS, find_busy_logs
         from tidefold.operations.sets.status import read_sets
@@ -147,13 +140,13 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
 
     def execute(self, context: Context) -> Summary:
         """Confirms snapshots that passed, and starts approvals of those that did not."""
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs, context, self.only)
-            require_ran(context)
-        self._waiting = waiting_logs(context)
+        with run_context.airflow_errors():
+            scope = run_context.open_scope(self.config, self.logs, context, self.only)
+            run_context.require_ran(context)
+        self._waiting = run_context.waiting_logs(context)
         return self._report(scope, self.act_on_all(scope), context)
 
-    def act(self, scope: TaskScope, log: str) -> Outcome:
+    def act(self, scope: run_context.TaskScope, log: str) -> Outcome:
         from tidefold.errors import GateFailedError
         from tidefold.operations.sets.confirm import confirm_log
         from tidefold.operations.snapshot.confirm import Confirmation
@@ -171,7 +164,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
             return self._ask_for_set(scope, log, self.approval_dag) or outcome
         return outcome
 
-    def _ask_for_set(self, scope: TaskScope, log: str, dag: str) -> Outcome | None:
+    def _ask_for_set(self, scope: run_context.TaskScope, log: str, dag: str) -> Outcome | None:
         """Asks about this log of a held set if its gate refused; None: no answer of a person would help."""
         state = scope.pipeline.ledger(log).find()
         staged = state.find_open(scope.run) if state else None
@@ -179,7 +172,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
             return ask_about(dag, log, staged)
         return find_asked(scope, log)
 
-    def _report(self, scope: TaskScope, outcomes: list[Outcome], context: Context) -> Summary:
+    def _report(self, scope: run_context.TaskScope, outcomes: list[Outcome], context: Context) -> Summary:
         shown = {o.log: o.snapshot for o in outcomes if not o.error and o.snapshot is not None}
         published = _find_published(scope, shown)
         for log, snapshot in published.items():
@@ -197,7 +190,7 @@ def report_page(log: str, snapshot: int, config: str | None) -> str:
     return address(f"{snapshot_path(log, snapshot, config)}/report")
 
 
-def _find_published(scope: TaskScope, shown: dict[str, int]) -> dict[str, Snapshot]:
+def _find_published(scope: run_context.TaskScope, shown: dict[str, int]) -> dict[str, Snapshot]:
     snapshots = {log: scope.pipeline.ledger(log).read().snapshot(snapshot) for log, snapshot in shown.items()}
     return {log: snapshot for log, snapshot in snapshots.items() if snapshot and snapshot.published}
 
@@ -241,8 +234,8 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
         """Finds and sends the alarms. If no task returned the chosen logs, the run counts as failed for all logs."""
         from tidefold.operations.inspect.run_alarms import find_run_alarms, keep_run_alarms
 
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs or (), context, self.only)
+        with run_context.airflow_errors():
+            scope = run_context.open_scope(self.config, self.logs or (), context, self.only)
             notifiers = find_notifiers(self.alarm_conn_id, self.alarm_notifier)
             errors = find_errors(*_read_steps(context), scope.logs)
             runs = find_run_alarms(scope.pipeline, scope.run, scope.logs, errors)
@@ -256,7 +249,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
                 notifier({**context, ALARMS: new})
             is_sent = True
         finally:
-            with airflow_errors():
+            with run_context.airflow_errors():
                 keep_run_alarms(scope.pipeline, runs, is_sent=is_sent)
         return {
             run.status.log: {"alarms": [str(a.kind) for a in run.status.alarms], "failures": run.after.failures}

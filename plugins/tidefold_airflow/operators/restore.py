@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tidefold.errors import InvalidInputError
 from tidefold.operations.ground.outcome import Status
 from tidefold_airflow.airflow_versions import AirflowSkipException
+from tidefold_airflow.operators import run_context
 from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report
-from tidefold_airflow.operators.run_context import (
-    TaskScope,
-    airflow_errors,
-    open_scope,
-    open_set_scope,
-    parse_boolean,
-    parse_choice,
-    parse_snapshot,
-    parse_version,
-    require_one_log,
-)
 from tidefold_airflow.operators.spark import TidefoldSnapshotOperator
 
 if TYPE_CHECKING:
@@ -60,16 +50,16 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]
         """Plans the restore first, so that a refusal comes before the claim."""
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs, context, self.only)
+        with run_context.airflow_errors():
+            scope = run_context.open_scope(self.config, self.logs, context, self.only)
             planned = self._plan(scope)
-            dry_run = parse_boolean("is_dry_run", self.is_dry_run)
+            dry_run = run_context.parse_boolean("is_dry_run", self.is_dry_run)
         if dry_run:
             report([planned], context)
             raise AirflowSkipException("Nothing was restored: this was a dry run.")
         return super().execute(context)
 
-    def _plan(self, scope: TaskScope) -> Any:
+    def _plan(self, scope: run_context.TaskScope) -> Any:
         from tidefold.domain.snapshot import claim
         from tidefold.operations.ground.outcome import Outcome
         from tidefold.operations.restore.restore import RestorePlanDetails, explain
@@ -88,12 +78,12 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
                     self.log.info("key groups %d-%d, from snapshot %s: %s", first, last, way.snapshot, places)
         return outcome
 
-    def _build_request(self, scope: TaskScope) -> Restore:
+    def _build_request(self, scope: run_context.TaskScope) -> Restore:
         from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
         from tidefold.operations.restore.restore import Restore
 
-        require_one_log(scope)
-        snapshot = parse_snapshot(self.snapshot)
+        run_context.require_one_log(scope)
+        snapshot = run_context.parse_snapshot(self.snapshot)
         if self.log_position not in (*RestoreMode,):
             raise InvalidInputError("LOG_POSITION_UNKNOWN", f"`log_position` cannot be `{self.log_position}`.")
         return Restore(scope.run, RestorePoint(snapshot, RestoreMode(self.log_position)), by=scope.run)
@@ -106,7 +96,7 @@ class TidefoldResumeOperator(TidefoldLogOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    def act(self, scope: TaskScope, log: str) -> Outcome:
+    def act(self, scope: run_context.TaskScope, log: str) -> Outcome:
         from tidefold.operations.ingest.stop_resume import resume
 
         return resume(scope.pipeline, log)
@@ -144,23 +134,23 @@ class TidefoldRestoreSetOperator(TidefoldSnapshotOperator):
         """Restores all logs or none, or only says what that would do."""
         from tidefold.operations.sets.restore import explain_set
 
-        with airflow_errors():
-            scope = open_set_scope(self.config, self.of_set, context, self.only)
-            if not parse_boolean("is_dry_run", self.is_dry_run):
+        with run_context.airflow_errors():
+            scope = run_context.open_set_scope(self.config, self.of_set, context, self.only)
+            if not run_context.parse_boolean("is_dry_run", self.is_dry_run):
                 return report(self._run_step(scope, context), context)
             planned = explain_set(scope.pipeline, self._build_request(scope))
         report(planned, context)
         raise AirflowSkipException("Nothing was restored: this was a dry run.")
 
-    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+    def _run_step(self, scope: run_context.TaskScope, context: Context) -> list[Outcome]:
         from tidefold.operations.sets.restore import restore_set
 
         run, request = super()._run_step, self._build_request(scope)
         return restore_set(scope.pipeline, request, lambda logs: run(replace(scope, logs=[*logs]), context))
 
-    def _build_request(self, scope: TaskScope) -> RestoreSet:
+    def _build_request(self, scope: run_context.TaskScope) -> RestoreSet:
         from tidefold.domain.snapshot.claim import RestoreMode
         from tidefold.operations.sets.restore import RestoreSet
 
-        mode = parse_choice("log_position", self.log_position, RestoreMode)
-        return RestoreSet(scope.run, self.of_set, parse_version(self.version), mode=mode, by=scope.run)
+        mode = run_context.parse_choice("log_position", self.log_position, RestoreMode)
+        return RestoreSet(scope.run, self.of_set, run_context.parse_version(self.version), mode=mode, by=scope.run)

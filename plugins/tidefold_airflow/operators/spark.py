@@ -15,27 +15,8 @@ from tidefold.config.models.spark import Scheduled, is_connect
 from tidefold.errors import GateFailedError, InvalidInputError
 from tidefold.operations.ground.outcome import ErrorInfo, Status
 from tidefold_airflow.airflow_versions import AirflowSkipException
+from tidefold_airflow.operators import base, run_context
 from tidefold_airflow.operators.approval_run import explain_open, still_waits
-from tidefold_airflow.operators.base import (
-    ReportLink,
-    SnapshotLink,
-    Summary,
-    find_idle_steps,
-    find_read_backs,
-    is_without_work,
-    report,
-    skip,
-)
-from tidefold_airflow.operators.run_context import (
-    CONNECT_CONNECTION,
-    Ids,
-    TaskScope,
-    airflow_errors,
-    find_server,
-    open_scope,
-    require_ran,
-    waiting_logs,
-)
 from tidefold_airflow.operators.spark_submit import TidefoldSubmitOperator
 
 if TYPE_CHECKING:
@@ -77,7 +58,7 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
     template_fields: Sequence[str] = (
         *TidefoldSubmitOperator.template_fields, "logs", "only", "config", "connect_conn_id",
     )  # fmt: skip
-    operator_extra_links = (SnapshotLink(), ReportLink())
+    operator_extra_links = (base.SnapshotLink(), base.ReportLink())
     # The DAG that asks a person about snapshots that the gate refused.
     approval_dag: str | None = None
     # Skip the step where no Spark Connect server would run it.
@@ -89,10 +70,10 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
     def __init__(
         self,
         *,
-        logs: Ids = (),
+        logs: run_context.Ids = (),
         config: str | None = None,
         only: Sequence[str] = (),
-        connect_conn_id: str = CONNECT_CONNECTION,
+        connect_conn_id: str = run_context.CONNECT_CONNECTION,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -101,17 +82,17 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
         self.config = config
         self.only = list(only)
 
-    def execute(self, context: Context) -> Summary:  # type: ignore[override]
+    def execute(self, context: Context) -> base.Summary:  # type: ignore[override]
         """Runs the step without a JVM for the logs that need none, and submits a job for the others."""
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs, context, self.only)
+        with run_context.airflow_errors():
+            scope = run_context.open_scope(self.config, self.logs, context, self.only)
             outcomes = self._run_step(scope, context)
-        return report(outcomes, context)
+        return base.report(outcomes, context)
 
-    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+    def _run_step(self, scope: run_context.TaskScope, context: Context) -> list[Outcome]:
         from tidefold.spark.dispatch import run_without_spark
 
-        step, address = self._build_step(scope), find_server(self.connect_conn_id)
+        step, address = self._build_step(scope), run_context.find_server(self.connect_conn_id)
         way, reason = scope.pipeline.config.spark.choose_scheduled(bool(address))
         self.on_server = way is Scheduled.CONNECT or is_connect(scope.pipeline.config.spark.master)
         if self.only_connected and not self.on_server:
@@ -129,18 +110,20 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
             done = self._submit(scope, step, local.spark, context)
         return [self._explain_wait(scope, outcome) for outcome in (*local.done, *done)]
 
-    def _build_step(self, scope: TaskScope) -> AnyStep:
+    def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         """Returns the step that the job or this process runs."""
         raise NotImplementedError
 
-    def _explain_wait(self, scope: TaskScope, outcome: Outcome) -> Outcome:
+    def _explain_wait(self, scope: run_context.TaskScope, outcome: Outcome) -> Outcome:
         """Returns the outcome; if the log's open snapshot waits for a person, the outcome says so and is no failure."""
         # Query Airflow only if another attempt blocks this one.
         if self.approval_dag is None or outcome.error_code != "ATTEMPT_OPEN":
             return outcome
         return explain_open(scope, outcome.log, self.approval_dag) or outcome
 
-    def _run_connected(self, scope: TaskScope, step: AnyStep, logs: Sequence[str], address: str) -> list[Outcome]:
+    def _run_connected(
+        self, scope: run_context.TaskScope, step: AnyStep, logs: Sequence[str], address: str
+    ) -> list[Outcome]:
         """Runs the step in the process of this task, on a Spark Connect server."""
         from tidefold.compute.connect_session import close_connected
         from tidefold.spark.connect import run_patiently
@@ -183,21 +166,21 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
         super().__init__(**kwargs)
         self.skip_idle = skip_idle
 
-    def execute(self, context: Context) -> Summary:  # type: ignore[override]
+    def execute(self, context: Context) -> base.Summary:  # type: ignore[override]
         """Ingests, then finds out whether the tasks after this one have work."""
-        with airflow_errors():
-            scope = open_scope(self.config, self.logs, context, self.only)
+        with run_context.airflow_errors():
+            scope = run_context.open_scope(self.config, self.logs, context, self.only)
             outcomes = self._run_step(scope, context)
-        summary = report(outcomes, context)
+        summary = base.report(outcomes, context)
         if self.skip_idle:
-            idle = find_idle_steps(self, scope, context) if is_without_work(outcomes) else []
+            idle = base.find_idle_steps(self, scope, context) if base.is_without_work(outcomes) else []
             if idle or not self.on_server:
-                idle += find_read_backs(self)
+                idle += base.find_read_backs(self)
             if idle:
-                skip(idle, summary, context)
+                base.skip(idle, summary, context)
         return summary
 
-    def _build_step(self, scope: TaskScope) -> AnyStep:
+    def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import IngestStep
 
         return IngestStep()
@@ -208,12 +191,12 @@ class TidefoldSnapshotOperator(TidefoldSparkOperator):
 
     step = "materialize"
 
-    def _build_step(self, scope: TaskScope) -> AnyStep:
+    def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import MaterializeStep
 
         return MaterializeStep(self._build_request(scope))
 
-    def _build_request(self, scope: TaskScope) -> SnapshotRequest:
+    def _build_request(self, scope: run_context.TaskScope) -> SnapshotRequest:
         raise NotImplementedError
 
 
@@ -244,7 +227,7 @@ class TidefoldMaterializeOperator(TidefoldSnapshotOperator):
         self.takeover_after = takeover_after
         self.approval_dag = approval_dag
 
-    def _build_request(self, scope: TaskScope) -> Fold:
+    def _build_request(self, scope: run_context.TaskScope) -> Fold:
         from tidefold.domain.snapshot.claim import KindPolicy
         from tidefold.operations.ground.heartbeat import find_stalled
         from tidefold.operations.requests import Fold
@@ -271,16 +254,16 @@ class TidefoldQualityOperator(TidefoldSparkOperator):
         super().__init__(**kwargs)
         self.approval_dag = approval_dag
 
-    def _build_step(self, scope: TaskScope) -> AnyStep:
+    def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import QualityStep
 
         return QualityStep(scope.run)
 
-    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
-        require_ran(context)
+    def _run_step(self, scope: run_context.TaskScope, context: Context) -> list[Outcome]:
+        run_context.require_ran(context)
         if self.approval_dag is None:
             return super()._run_step(scope, context)
-        waiting = waiting_logs(context)
+        waiting = run_context.waiting_logs(context)
         skipped = [still_waits(scope, log, self.approval_dag) for log in scope.logs if log in waiting]
         rest = replace(scope, logs=[log for log in scope.logs if log not in waiting])
         return [*super()._run_step(rest, context), *skipped]
@@ -295,12 +278,12 @@ class TidefoldAuditOperator(TidefoldSparkOperator):
 
     step = "audit"
 
-    def _build_step(self, scope: TaskScope) -> AnyStep:
+    def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import AuditStep
 
         return AuditStep(scope.run)
 
-    def _run_step(self, scope: TaskScope, context: Context) -> list[Outcome]:
+    def _run_step(self, scope: run_context.TaskScope, context: Context) -> list[Outcome]:
         return [
             replace(outcome, error=ErrorInfo.of(GateFailedError("GATE_FAILED", outcome.message)))
             if outcome.status is Status.FAILED
@@ -324,7 +307,7 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
         super().__init__(**kwargs)
         self.only_connected = sample
 
-    def _build_step(self, scope: TaskScope) -> AnyStep:
+    def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import VerifyStep
 
         return VerifyStep(self.only_connected)
@@ -351,7 +334,7 @@ class TidefoldAsOfOperator(TidefoldSnapshotOperator):
         super().__init__(**kwargs)
         self.as_of = as_of
 
-    def _build_request(self, scope: TaskScope) -> PointInTime:
+    def _build_request(self, scope: run_context.TaskScope) -> PointInTime:
         from tidefold.operations.requests import PointInTime
         from tidefold.operations.snapshot.fold import parse_instant
 

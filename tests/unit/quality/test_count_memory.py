@@ -26,13 +26,13 @@ from tidefold.quality.run.count_memory import (
     StoredCounts,
     add_counts,
     adds_up,
+    combine,
     counts_duplicates,
     identify,
     imply_counts,
     key_of,
     measure_reuse,
     plan_counts,
-    settle,
 )
 
 SHAPE = TableSpec(("id",), (Column("id", "long"),), "arrival", 16, 4)
@@ -126,7 +126,7 @@ def test_equal_files_are_not_read() -> None:
     files = [data_file("a"), data_file("b")]
     work = plan(files, files)
     assert work.is_idle
-    assert settle(work, None).files == tuple((identify(file), ((10,), (3,))) for file in files)
+    assert combine(work, None).files == tuple((identify(file), ((10,), (3,))) for file in files)
     assert measure_reuse([work], None).taken == 20
 
 
@@ -136,7 +136,7 @@ def test_rows_that_left_are_subtracted() -> None:
     assert (one.whole, one.gone.tolist(), one.asked) == (False, [4, 7], {'a " ', "anon_1"})
     # Without new rows no key is read.
     assert not work.reads_keys
-    [(_, counts)] = settle(work, ShareAnswer((None,), (((2,), (1,)),), None, ((0,),))).files
+    [(_, counts)] = combine(work, ShareAnswer((None,), (((2,), (1,)),), None, ((0,),))).files
     assert counts == ((8,), (2,))
     reuse = measure_reuse([work], None)
     assert (reuse.read, reuse.taken, reuse.read_keys, reuse.taken_keys) == (2, 7, 0, 7)
@@ -144,7 +144,7 @@ def test_rows_that_left_are_subtracted() -> None:
 
 def test_no_row_left_that_counts() -> None:
     work = plan([data_file("a")], [data_file("a", gone=[1])])
-    [(_, counts)] = settle(work, ShareAnswer((None,), (((1,), (None,)),), None, ((0,),))).files
+    [(_, counts)] = combine(work, ShareAnswer((None,), (((1,), (None,)),), None, ((0,),))).files
     assert counts == ((9,), (3,))
 
 
@@ -177,7 +177,7 @@ def test_what_is_implied_counts_more_than_columns_that_were_not_read() -> None:
     """These are null, and a check counts nulls."""
     gone = np.array([1], np.uint64)
     file = FileWork(data_file("a"), False, ((10,), (0, 3)), gone, 0, ((1,), (0, None)), frozenset({"b"}))
-    [(_, counts)] = settle(ShareWork((file,), ((0,),)), ShareAnswer((None,), (((1,), (1, 1)),), None, ((0,),))).files
+    [(_, counts)] = combine(ShareWork((file,), ((0,),)), ShareAnswer((None,), (((1,), (1, 1)),), None, ((0,),))).files
     assert counts == ((9,), (0, 2))
 
 
@@ -238,13 +238,13 @@ def test_a_wrong_count_is_refused(answer: ShareAnswer, text: str) -> None:
     file = FileWork(data_file("a"), True, ((10,), (3,)), implied=((0,), (0,)))
     work = ShareWork((file,), ((0,),), again=True)
     with pytest.raises(CountsDifferError, match=text):
-        settle(work, answer)
+        combine(work, answer)
 
 
 def test_more_rows_left_than_were_counted() -> None:
     work = plan([data_file("a")], [data_file("a", gone=[1])])
     with pytest.raises(CountsDifferError, match="rows of `a`"):
-        settle(work, ShareAnswer((None,), (((1,), (4,)),), None, ((0,),)))
+        combine(work, ShareAnswer((None,), (((1,), (4,)),), None, ((0,),)))
 
 
 def test_sums_of_nothing_stay_nothing() -> None:

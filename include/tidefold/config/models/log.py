@@ -11,18 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from tidefold.config.models import table
 from tidefold.config.models.sections import AlarmsEntry, locate
 from tidefold.config.models.sources import DebeziumEntry, SourceEntry, StateJsonEntry, list_options, list_reading
 from tidefold.config.models.spark import LogSpan, count_micros
-from tidefold.config.models.table import (
-    ColumnValue,
-    LateEntry,
-    MergeEntry,
-    MergeValue,
-    OrderValue,
-    SchemaEntry,
-    SchemaValue,
-)
 from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.log_state import Expire
 from tidefold.domain.table.schema_evolution import Policies
@@ -125,22 +117,22 @@ class LogConfig(StrictModel):
         default=None, description="where changes come from; without it a program writes the log"
     )
     key: list[Text] = Field(default=[], description="columns that identify a row; with `merge: append` there is none")
-    columns: dict[str, ColumnValue] = Field(
+    columns: dict[str, table.ColumnValue] = Field(
         min_length=1, description="every column of the table with its type, or with type and encoding"
     )
     ignored: list[Text] = Field(
         default=[], description="names of fields that records may have and the table leaves out"
     )
-    order: OrderValue | None = Field(
+    order: table.OrderValue | None = Field(
         default=None,
         description="order of changes: columns, or an order by name; default: the order of the source",
     )
-    merge: MergeValue = Field(
-        default=MergeEntry(), description="merge engine: how several changes to one key become a row"
+    merge: table.MergeValue = Field(
+        default=table.MergeEntry(), description="merge engine: how several changes to one key become a row"
     )
-    late: LateEntry | None = Field(default=None, description="how late changes are handled")
-    schema_evolution: SchemaValue = Field(
-        default=SchemaEntry(), description="what may change in the columns once the log has data"
+    late: table.LateEntry | None = Field(default=None, description="how late changes are handled")
+    schema_evolution: table.SchemaValue = Field(
+        default=table.SchemaEntry(), description="what may change in the columns once the log has data"
     )
     key_groups: int = Field(
         default=128, ge=1, le=32768, description="number of key groups; fixed for the life of the log"

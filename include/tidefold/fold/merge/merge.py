@@ -30,15 +30,7 @@ from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.base_rows import BucketRows
 from tidefold.fold.inputs import Inputs
-from tidefold.fold.merge.arrow_merge import (
-    ListedKeys,
-    find,
-    find_tied_versions,
-    find_ties,
-    replace_rows,
-    rows_of,
-    without_marks,
-)
+from tidefold.fold.merge import arrow_merge
 from tidefold.fold.merge.engines import statements
 from tidefold.fold.merge.engines.statements import key_list, order
 from tidefold.fold.plan import FoldTask, Input, Recipe, RewriteAction
@@ -71,7 +63,7 @@ class MergeResult:
     deletes: int
     cleared: tuple[int, ...]
     keys: pa.Table | None = None
-    ties: ListedKeys = field(default_factory=ListedKeys)
+    ties: arrow_merge.ListedKeys = field(default_factory=arrow_merge.ListedKeys)
     left_out: list[pa.RecordBatch] = field(default_factory=list)
     clears: int = 0
     cleared_rows: int = 0
@@ -99,9 +91,9 @@ def merge_bucket(
     is_sorted: the base is in the order of its key, or the order does not matter.
     """
     before, hidden, clears = tuple(cleared), base.read_sidecar(), has_clears(changes)
-    newest = None if clears or not is_sorted or hidden else find(changes, before, shape, memory)
+    newest = None if clears or not is_sorted or hidden else arrow_merge.find(changes, before, shape, memory)
     if newest:
-        replaced = replace_rows(base.rows or (), newest.keys, newest.rows)
+        replaced = arrow_merge.replace_rows(base.rows or (), newest.keys, newest.rows)
         bucket = BucketRows(pa.RecordBatchReader.from_batches(table_schema(shape), replaced))
         yield MergeResult(bucket, newest.rows.num_rows, newest.deletes, before, newest.keys)
         return
@@ -113,11 +105,11 @@ def merge_bucket(
         _make_kept(connection, "base", table_schema(shape), None if emptied else base.rows, clears, shape)
         _make_kept(connection, "hidden", sidecar_schema(shape), None if emptied else hidden, clears, shape)
         asked = statements(shape, with_absent=has_absent(changes), horizon=horizon)
-        ties, left_out = find_ties(connection, shape), list[pa.RecordBatch]()
+        ties, left_out = arrow_merge.find_ties(connection, shape), list[pa.RecordBatch]()
         for name, query in asked.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         if shape.merge.engine is Engine.HISTORY and not shape.source_ordered:
-            ties = find_tied_versions(connection, shape)
+            ties = arrow_merge.find_tied_versions(connection, shape)
         [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
         # A log in its own order has nothing beside its rows, unless keys were left out.
         is_bare = asked.hidden is None or (shape.replaces_rows and hidden is None)
@@ -125,7 +117,7 @@ def merge_bucket(
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(asked.rows).to_arrow_reader(65_536)
-        stream = without_marks(stream, shape, ties, left_out) if asked.marks else stream
+        stream = arrow_merge.without_marks(stream, shape, ties, left_out) if asked.marks else stream
         bucket = BucketRows(stream, lambda: _join_sidecar(sidecars, left_out, shape))
         yield MergeResult(bucket, upserts, deletes, highest, keys, ties, left_out, *clears_rows)
 
@@ -229,11 +221,13 @@ def _join_sidecar(kept: Sequence[pa.Table], left_out: Sequence[pa.RecordBatch], 
     return joined if len(joined) else None
 
 
-def list_left_out(sidecar: pa.Table, shape: TableSpec) -> ListedKeys:
+def list_left_out(sidecar: pa.Table, shape: TableSpec) -> arrow_merge.ListedKeys:
     """Returns the keys of a sidecar that are left out until they are whole or deleted."""
     rows = sidecar.filter(pc.starts_with(sidecar.column("_column"), LEFT_OUT)).select([*shape.key, "_column"])
     pairs = ((row.pop("_column").removeprefix(LEFT_OUT).split(", "), row) for row in rows.slice(0, NAMED).to_pylist())
-    return ListedKeys(len(rows), tuple(json.dumps({"columns": c, "key": key}, default=str) for c, key in pairs))
+    return arrow_merge.ListedKeys(
+        len(rows), tuple(json.dumps({"columns": c, "key": key}, default=str) for c, key in pairs)
+    )
 
 
 # The bucket is then one large file with deletions and one small file, which each fold writes again. If these grow too
@@ -272,5 +266,5 @@ def _find_places(parquet: pq.ParquetFile, keys: pa.Table) -> Iterator[Places]:
     """Yields the places of the rows with these keys, including deleted rows."""
     start = 0
     for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=keys.column_names):
-        yield (rows_of(batch, keys) + start).astype(np.uint64)
+        yield (arrow_merge.rows_of(batch, keys) + start).astype(np.uint64)
         start += batch.num_rows

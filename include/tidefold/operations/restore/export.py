@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidefold import errors
 from tidefold.compute.runners import Runner, in_threads
 from tidefold.delta.publish import build_table
 from tidefold.delta.published_table import COMMIT, delta_state
@@ -31,14 +32,6 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import require_completed
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import NO_PROGRESS
-from tidefold.errors import (
-    CorruptError,
-    InvalidInputError,
-    NotFoundError,
-    RefusedError,
-    TidefoldError,
-    UnknownOutcomeError,
-)
 from tidefold.fold.plan import Address, FoldResult
 from tidefold.fold.tasks import serialize_tasks
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status
@@ -156,7 +149,7 @@ class _Part:
 def _find_part(pipeline: Pipeline, log: str, snapshot: int, share: Share) -> _Part:
     plan = plan_read(pipeline, log, ReadRequest(snapshot=snapshot, share=share))
     if plan.share is None:
-        raise RefusedError(
+        raise errors.RefusedError(
             "SHARE_EMPTY",
             f"Share {share} of `{log}` has no rows: there are {plan.shape.key_groups} key groups for {share.workers} "
             "workers.",
@@ -185,23 +178,23 @@ def restore_rows(pipeline: Pipeline, log: str, snapshot: int, into: Elsewhere, r
 
 def _check_groups(state: LogState, within: KeyGroups | None) -> None:
     if within and within.last >= state.shape.key_groups:
-        raise InvalidInputError(
+        raise errors.InvalidInputError(
             "KEY_GROUPS_INVALID",
             f"`{state.log}` has the key groups 0 to {state.shape.key_groups - 1}, not {within.first} to {within.last}.",
             hint="Give a range within them, such as `--key-groups 0-31`.",
         )
 
 
-def _results(answers: Sequence[str | TidefoldError]) -> list[FoldResult]:
+def _results(answers: Sequence[str | errors.TidefoldError]) -> list[FoldResult]:
     for answer in answers:
-        if isinstance(answer, NotFoundError):
+        if isinstance(answer, errors.NotFoundError):
             # The ledger names the file, so it was lost. That is more than "not found".
-            raise CorruptError(
+            raise errors.CorruptError(
                 "FILE_MISSING",
                 f"{answer.message} The ledger needs it.",
                 hint="Run `tidefold check verify --repair`, or restore the file from a backup.",
             )
-        if isinstance(answer, TidefoldError):
+        if isinstance(answer, errors.TidefoldError):
             raise answer
     return [decode_json(answer, FoldResult) for answer in answers if isinstance(answer, str)]
 
@@ -231,7 +224,7 @@ def _finish(into: Elsewhere, manifest: Manifest) -> None:
     commit = build_table(manifest)[1]
     try:
         store.put_if_absent(COMMIT, commit)
-    except UnknownOutcomeError:
+    except errors.UnknownOutcomeError:
         if not _holds(lambda: store.read(COMMIT), commit):
             raise
 
@@ -239,7 +232,7 @@ def _finish(into: Elsewhere, manifest: Manifest) -> None:
 def _holds(read: Callable[[], bytes], data: bytes) -> bool:
     try:
         return read() == data
-    except NotFoundError:
+    except errors.NotFoundError:
         return False
 
 
@@ -295,7 +288,7 @@ def drill(pipeline: Pipeline, log: str, snapshot: int | None = None, trial: Tria
     latest = pipeline.ledger(log).read().latest
     if snapshot is None and latest is None:
         message = f"`{log}` has no completed snapshot that could be restored."
-        raise NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {log}` makes one.")
+        raise errors.NotFoundError("NOTHING_COMPLETED", message, hint=f"`tidefold run {log}` makes one.")
     chosen, how = snapshot or (latest.id if latest else 0), trial or Trial()
     begun = how.clock()
     made, wrong = _try_restore(pipeline, log, chosen, how)
@@ -326,7 +319,7 @@ def _try_restore_at(
     try:
         made = restore_rows(pipeline, log, snapshot, Elsewhere(scratch), how.run or in_threads())
         return made, list(_faults(scratch, made.manifest))
-    except CorruptError as error:
+    except errors.CorruptError as error:
         return None, [f"{error.code}: {error.message}"]
     finally:
         _remove(scratch)
@@ -335,7 +328,7 @@ def _try_restore_at(
 def _remove(scratch: Store) -> None:
     try:
         clear(scratch, keep=False)
-    except TidefoldError as error:
+    except errors.TidefoldError as error:
         _log.warning("the scratch place of the drill, %s, could not be removed: %s", scratch.address, error)
 
 
@@ -353,7 +346,7 @@ def _fault(scratch: Store, file: DataFile) -> str:
     try:
         with scratch.open(path) as stream:
             digest = compute_sha256(stream)
-    except NotFoundError:
+    except errors.NotFoundError:
         return f"{path}: missing"
     return "" if digest == file.sha256 else f"{path}: altered"
 
@@ -377,7 +370,7 @@ def _record_drill(
     )
     if wrong:
         message = f"snapshot {snapshot} cannot be restored as it was: {'; '.join(wrong)}"
-        error = ErrorInfo.of(CorruptError("DRILL_FAILED", message))
+        error = ErrorInfo.of(errors.CorruptError("DRILL_FAILED", message))
         return Outcome(log, Status.DAMAGED, message, snapshot, error, details)
     message = f"snapshot {snapshot}: {details.rows:,} rows restored and checked in {drill.seconds:.1f} s"
     return Outcome(log, Status.PASSED, f"{message}; the scratch place is removed", snapshot, details=details)

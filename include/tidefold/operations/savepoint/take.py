@@ -17,17 +17,7 @@ from tidefold.delta.publish import build_table
 from tidefold.domain.external_snapshot import Layout, StorageTier
 from tidefold.domain.key_groups import bucket_ranges
 from tidefold.domain.log_state import LogState, Snapshot, State
-from tidefold.domain.snapshot import transitions
-from tidefold.domain.snapshot.manifest import (
-    BEGUN,
-    DELTA_LOG,
-    DESCRIPTION,
-    FOLDERS,
-    ROWS,
-    SavedFile,
-    Savepoint,
-    part_path,
-)
+from tidefold.domain.snapshot import manifest, transitions
 from tidefold.domain.source_progress import Position
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.wording import count_noun, in_units
@@ -47,7 +37,9 @@ from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 # The paths of a finished or unfinished savepoint.
-_OURS = re.compile(rf"({FOLDERS})/.+|({re.escape(DESCRIPTION)}|{re.escape(BEGUN)})(\..+\.part)?")
+_OURS = re.compile(
+    rf"({manifest.FOLDERS})/.+|({re.escape(manifest.DESCRIPTION)}|{re.escape(manifest.BEGUN)})(\..+\.part)?"
+)
 _log = logging.getLogger(__name__)
 # Paths of a savepoint are relative to its own address.
 _HERE = "."
@@ -69,7 +61,7 @@ class Begun:
     run: str = ""
 
 
-def savepoint_there(store: Store) -> Savepoint | None:
+def savepoint_there(store: Store) -> manifest.Savepoint | None:
     """Returns the savepoint that is already at a place. Raises CorruptError if it cannot be read."""
     try:
         return read_description(store)[0]
@@ -85,7 +77,7 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
     """
     paths = [e.path for e in store.list("", unfinished=True)]
     foreign = next((path for path in paths if not _OURS.fullmatch(path)), None)
-    if foreign or (paths and not any(path.startswith(BEGUN) for path in paths)):
+    if foreign or (paths and not any(path.startswith(manifest.BEGUN) for path in paths)):
         raise RefusedError(
             "ADDRESS_NOT_EMPTY", f"{store.address} already contains other files, such as `{foreign or paths[0]}`."
         )
@@ -97,12 +89,12 @@ def begin(store: Store, begun: Begun, overwrite: bool) -> None:
                 f"The savepoint at {store.address} is unfinished. Its writer stopped, or is still writing.",
             )
         remove(store)
-    store.put_if_absent(BEGUN, msgspec.json.encode(begun))
+    store.put_if_absent(manifest.BEGUN, msgspec.json.encode(begun))
 
 
 def _read_begun(store: Store) -> Begun | None:
     try:
-        return decode_json(store.read(BEGUN), Begun)
+        return decode_json(store.read(manifest.BEGUN), Begun)
     except (NotFoundError, msgspec.DecodeError):
         return None
 
@@ -124,8 +116,8 @@ def give_up(store: Store, begun: Begun) -> None:
 def remove(store: Store) -> None:
     """Deletes an unfinished savepoint; its marker is deleted last."""
     paths = [e.path for e in store.list("", unfinished=True) if _OURS.fullmatch(e.path)]
-    store.delete([path for path in paths if not path.startswith(BEGUN)])
-    store.delete([path for path in paths if path.startswith(BEGUN)])
+    store.delete([path for path in paths if not path.startswith(manifest.BEGUN)])
+    store.delete([path for path in paths if path.startswith(manifest.BEGUN)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +208,9 @@ def _choose_snapshot(state: LogState, wanted: int | None) -> Snapshot:
     return snapshot
 
 
-def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, stored: Savepoint, store: Store) -> Outcome:
+def _already(
+    state: LogState, snapshot: Snapshot, wanted: SavepointRequest, stored: manifest.Savepoint, store: Store
+) -> Outcome:
     asked = (wanted.layout, state.log, snapshot.id, snapshot.to_sqn, snapshot.started_at)
     if (stored.kind, stored.log, stored.snapshot, stored.sqn, stored.instant) == asked:
         _remove_mark(store, state.log)
@@ -229,7 +223,7 @@ def _already(state: LogState, snapshot: Snapshot, wanted: SavepointRequest, stor
 
 def _write_savepoint(
     pipeline: Pipeline, state: LogState, snapshot: Snapshot, layout: Layout, store: Store, note: Notify
-) -> tuple[Savepoint, ReadSources]:
+) -> tuple[manifest.Savepoint, ReadSources]:
     rows = find_rows(state, snapshot, find_current_limit(pipeline, state, snapshot))
     target = Into(Address(StorageTier.EXTERNAL, store.address, _HERE), snapshot.id, snapshot.epoch)
     plan = plan_restore(pipeline, rows, with_originals(state, places_of(pipeline, state.log)), target)
@@ -238,10 +232,10 @@ def _write_savepoint(
     results = decode_results(in_threads(_teller(note))(*serialize_tasks(tasks)))
     require_rows(state.log, rows.rows, results)
     files = tuple(
-        SavedFile.of("_data" if native else ROWS, f)
+        manifest.SavedFile.of("_data" if native else manifest.ROWS, f)
         for f in sorted((f for r in results for f in r.files), key=lambda f: f.name)
     )
-    savepoint = Savepoint(
+    savepoint = manifest.Savepoint(
         kind=layout,
         log=state.log,
         snapshot=snapshot.id,
@@ -251,12 +245,12 @@ def _write_savepoint(
         shape=plan.shape,
         progress=progress_at(state, snapshot.to_sqn),
         files=files,
-        delta_log=(DELTA_LOG,) if native else (),
+        delta_log=(manifest.DELTA_LOG,) if native else (),
         cleared=plan.base.cleared if plan.base else (),
         redistribution=plan.base.redistribution if plan.base else None,
     )
     if native:
-        store.put_if_absent(DELTA_LOG, build_table(savepoint.manifest)[1])
+        store.put_if_absent(manifest.DELTA_LOG, build_table(savepoint.manifest)[1])
     return savepoint, describe_reads(tasks, results, plan.base.snapshot if plan.base else None)
 
 
@@ -268,7 +262,7 @@ def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
         replace(
             task,
             recipes=tuple(replace(recipe, unchanged=rewrite) for recipe in task.recipes),
-            part=part_path(numbers[task.bucket]),
+            part=manifest.part_path(numbers[task.bucket]),
         )
         for task in plan.tasks
     )
@@ -287,7 +281,7 @@ def _teller(note: Notify) -> Callable[[int, int], None]:
     return tell
 
 
-def _describe(store: Store, savepoint: Savepoint, begun: Begun) -> None:
+def _describe(store: Store, savepoint: manifest.Savepoint, begun: Begun) -> None:
     try:
         write_description(store, savepoint)
     except UnknownOutcomeError:
@@ -307,12 +301,12 @@ def _give_up(store: Store, begun: Begun) -> None:
 def _remove_mark(store: Store, log: str) -> None:
     """Deletes the marker of an unfinished savepoint, because the savepoint is complete."""
     try:
-        store.delete([BEGUN])
+        store.delete([manifest.BEGUN])
     except TidefoldError as error:
-        _log.warning("`%s` is left beside the savepoint of %s: %s", BEGUN, log, error)
+        _log.warning("`%s` is left beside the savepoint of %s: %s", manifest.BEGUN, log, error)
 
 
-def _outcome(savepoint: Savepoint, store: Store, status: Status, read: ReadSources | None = None) -> Outcome:
+def _outcome(savepoint: manifest.Savepoint, store: Store, status: Status, read: ReadSources | None = None) -> Outcome:
     details = SavepointDetails(
         address=store.address,
         kind=savepoint.kind,

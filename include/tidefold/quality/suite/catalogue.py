@@ -13,35 +13,7 @@ from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import Discriminator, Tag, model_validator
 
-from tidefold.quality.suite.arguments import (
-    Age,
-    BoundValue,
-    Columns,
-    Comparable,
-    Discrete,
-    DriftShare,
-    Flag,
-    Instant,
-    Number,
-    Ordered,
-    ReferencedColumn,
-    Regex,
-    RowLimit,
-    String,
-    Values,
-    count_seconds,
-    refuse,
-    share_from,
-)
-from tidefold.quality.suite.check import (
-    DISTRIBUTION,
-    FRESHNESS,
-    MEAN_DRIFT,
-    REFERENCES,
-    ROW_COUNT_DRIFT,
-    SUM_DRIFT,
-    Check,
-)
+from tidefold.quality.suite import arguments, check
 from tidefold.yaml_files.messages import StrictModel
 
 _LONGEST_NAME = 80
@@ -64,40 +36,40 @@ class CatalogueCheck(StrictModel):
             return {"columns": value}
         if not isinstance(value, dict):
             keys = [f"`{k}`{'' if f.is_required() else ' (optional)'}" for k, f in cls.model_fields.items()]
-            raise refuse(f"must be a mapping with {', '.join(keys)}.")
+            raise arguments.refuse(f"must be a mapping with {', '.join(keys)}.")
         return value
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         """Returns the checks of the entry."""
         raise NotImplementedError
 
     def _require_one_of(self, *keys: str) -> None:
         if all(getattr(self, key) is None for key in keys):
-            raise refuse(f"needs {' or '.join(f'`{k}`' for k in keys)}.")
+            raise arguments.refuse(f"needs {' or '.join(f'`{k}`' for k in keys)}.")
 
 
 class UniqueCheck(CatalogueCheck):
     """no two rows have the same value (of the columns together). Rows that are null in all of them are left out"""
 
     of_rows = True
-    columns: Columns
+    columns: arguments.Columns
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         name = f"{', '.join(self.columns)} unique"
         if len(self.columns) == 1:
-            return [Check(name, "expect_column_values_to_be_unique", {"column": self.columns[0]})]
-        return [Check(name, "expect_compound_columns_to_be_unique", {"column_list": self.columns})]
+            return [check.Check(name, "expect_column_values_to_be_unique", {"column": self.columns[0]})]
+        return [check.Check(name, "expect_compound_columns_to_be_unique", {"column_list": self.columns})]
 
 
 class NotNullCheck(CatalogueCheck):
     """every row has a value; one check for each column"""
 
     of_rows = True
-    columns: Columns
+    columns: arguments.Columns
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         type_ = "expect_column_values_to_not_be_null"
-        return [Check(f"{column} not null", type_, {"column": column}) for column in self.columns]
+        return [check.Check(f"{column} not null", type_, {"column": column}) for column in self.columns]
 
 
 class BoundedCheck(CatalogueCheck):
@@ -114,7 +86,7 @@ class BoundedCheck(CatalogueCheck):
         self._require_one_of("min", "max")
         least, most = self.bounds.get("min_value"), self.bounds.get("max_value")
         if least is not None and most is not None and least > most:
-            raise refuse(f"has a `min` ({least}) that is greater than its `max` ({most}).")
+            raise arguments.refuse(f"has a `min` ({least}) that is greater than its `max` ({most}).")
         return self
 
     def _describe_bounds(self) -> str:
@@ -128,55 +100,57 @@ class RangeCheck(BoundedCheck):
     """every value is in the range, bounds included; one bound is enough"""
 
     of_rows = True
-    column: Ordered
-    min: BoundValue = None
-    max: BoundValue = None
+    column: arguments.Ordered
+    min: arguments.BoundValue = None
+    max: arguments.BoundValue = None
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         name = f"{self.column} {self._describe_bounds()}"
-        return [Check(name, "expect_column_values_to_be_between", {"column": self.column, **self.bounds})]
+        return [check.Check(name, "expect_column_values_to_be_between", {"column": self.column, **self.bounds})]
 
 
 class InSetCheck(CatalogueCheck):
     """every value is in the list"""
 
     of_rows = True
-    column: Discrete
-    values: Values
+    column: arguments.Discrete
+    values: arguments.Values
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         kwargs = {"column": self.column, "value_set": self.values}
-        return [Check(f"{self.column} in set", "expect_column_values_to_be_in_set", kwargs)]
+        return [check.Check(f"{self.column} in set", "expect_column_values_to_be_in_set", kwargs)]
 
 
 class MatchesCheck(CatalogueCheck):
     """the regular expression (Java's) is found in every value; `^` and `$` anchor it"""
 
     of_rows = True
-    column: String
-    regex: Regex
+    column: arguments.String
+    regex: arguments.Regex
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         name = f"{self.column} matches {self.regex}"[:_LONGEST_NAME]
         kwargs = {"column": self.column, "regex": self.regex}
-        return [Check(name, "expect_column_values_to_match_regex", kwargs)]
+        return [check.Check(name, "expect_column_values_to_match_regex", kwargs)]
 
 
 class RowCountCheck(BoundedCheck):
     """the number of rows is in the range"""
 
-    min: RowLimit = None
-    max: RowLimit = None
+    min: arguments.RowLimit = None
+    max: arguments.RowLimit = None
 
-    def build(self) -> list[Check]:
-        return [Check(f"row count {self._describe_bounds()}", "expect_table_row_count_to_be_between", self.bounds)]
+    def build(self) -> list[check.Check]:
+        return [
+            check.Check(f"row count {self._describe_bounds()}", "expect_table_row_count_to_be_between", self.bounds)
+        ]
 
 
 class RowCountDriftCheck(CatalogueCheck):
     """the number of rows changed by no more than these shares of the base's (0.1: a tenth)"""
 
-    max_drop: DriftShare = None
-    max_growth: DriftShare = None
+    max_drop: arguments.DriftShare = None
+    max_growth: arguments.DriftShare = None
 
     @model_validator(mode="after")
     def _require_limit(self) -> Self:
@@ -189,61 +163,61 @@ class RowCountDriftCheck(CatalogueCheck):
         shares = {"max_drop": self.max_drop, "max_growth": self.max_growth}
         return {key: value for key, value in shares.items() if value is not None}
 
-    def build(self) -> list[Check]:
-        return [Check("row count drift", ROW_COUNT_DRIFT, self.limits)]
+    def build(self) -> list[check.Check]:
+        return [check.Check("row count drift", check.ROW_COUNT_DRIFT, self.limits)]
 
 
 class SumDriftCheck(RowCountDriftCheck):
     """the same for the column's sum; shares of its absolute value. If the base's sum is 0, only 0 passes"""
 
-    column: Number
+    column: arguments.Number
 
-    def build(self) -> list[Check]:
-        return [Check(f"sum of {self.column}", SUM_DRIFT, {"column": self.column, **self.limits})]
+    def build(self) -> list[check.Check]:
+        return [check.Check(f"sum of {self.column}", check.SUM_DRIFT, {"column": self.column, **self.limits})]
 
 
 class MeanDriftCheck(RowCountDriftCheck):
     """the same for the mean"""
 
-    column: Number
+    column: arguments.Number
 
-    def build(self) -> list[Check]:
-        return [Check(f"mean of {self.column}", MEAN_DRIFT, {"column": self.column, **self.limits})]
+    def build(self) -> list[check.Check]:
+        return [check.Check(f"mean of {self.column}", check.MEAN_DRIFT, {"column": self.column, **self.limits})]
 
 
 class FreshnessCheck(CatalogueCheck):
     """the newest value is not older (minutes, hours, days). Without any value it fails"""
 
-    column: Instant
-    max_age: Age
+    column: arguments.Instant
+    max_age: arguments.Age
 
-    def build(self) -> list[Check]:
-        kwargs = {"column": self.column, "max_age_seconds": count_seconds(self.max_age)}
-        return [Check(f"{self.column} at most {self.max_age} old", FRESHNESS, kwargs)]
+    def build(self) -> list[check.Check]:
+        kwargs = {"column": self.column, "max_age_seconds": arguments.count_seconds(self.max_age)}
+        return [check.Check(f"{self.column} at most {self.max_age} old", check.FRESHNESS, kwargs)]
 
 
 class ReferencesCheck(CatalogueCheck):
     """every value is found there, in the newest completed snapshot of that log. Without a snapshot it fails"""
 
-    column: Comparable
-    to: ReferencedColumn
-    staged: Flag = False
+    column: arguments.Comparable
+    to: arguments.ReferencedColumn
+    staged: arguments.Flag = False
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         log, _, other = self.to.partition(".")
         kwargs = {"column": self.column, "log": log, "log_column": other, "staged": self.staged}
-        return [Check(f"{self.column} in {log}.{other}", REFERENCES, kwargs)]
+        return [check.Check(f"{self.column} in {log}.{other}", check.REFERENCES, kwargs)]
 
 
 class DistributionCheck(CatalogueCheck):
     """no more than this share of the rows moved (0.1: a tenth)"""
 
-    column: Comparable
-    max_shift: Annotated[float, share_from(0.01, 1)]
+    column: arguments.Comparable
+    max_shift: Annotated[float, arguments.share_from(0.01, 1)]
 
-    def build(self) -> list[Check]:
+    def build(self) -> list[check.Check]:
         kwargs = {"column": self.column, "max_shift": self.max_shift}
-        return [Check(f"distribution of {self.column}", DISTRIBUTION, kwargs)]
+        return [check.Check(f"distribution of {self.column}", check.DISTRIBUTION, kwargs)]
 
 
 _Union = (

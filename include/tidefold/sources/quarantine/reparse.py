@@ -16,18 +16,11 @@ from tidefold.domain.source_progress import NameReading
 from tidefold.errors import CorruptError
 from tidefold.sources.api import RecordReader, Source, UnfitFileError
 from tidefold.sources.feed import PLACEHOLDER, Feed
+from tidefold.sources.landing import streams
 from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.name_times import find_time
 from tidefold.sources.landing.plan import FileTask
-from tidefold.sources.landing.streams import (
-    CutShortError,
-    DamagedError,
-    Fingerprint,
-    ShrunkError,
-    file_chunks,
-    is_packed_name,
-)
 from tidefold.sources.quarantine.writer import KEPT_TEXT, Quarantined, QuarantineWriter, sha256_of
 from tidefold.sources.records.accounting import Batch, FilePosition, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
@@ -265,13 +258,15 @@ def read_landed_lines(feed: Feed, landed: LandedFileRecord, lines: Collection[in
     """Returns these lines of a landed file; empty if it is no longer the file that was ingested."""
     try:
         with folder_at(feed.path).open(landed.name) as stream:
-            content = Fingerprint(stream, landed.length)
+            content = streams.Fingerprint(stream, landed.length)
             texts, number, path = dict[int, bytes](), 0, feed.options.get("record_path")
-            for chunk in file_chunks(content.blocks(), packed=is_packed_name(landed.name), record_path=path):
+            for chunk in streams.file_chunks(
+                content.blocks(), packed=streams.is_packed_name(landed.name), record_path=path
+            ):
                 for line in chunk.lines:
                     number += 1
                     if number in lines and not chunk.too_long:
                         texts[number] = line
             return texts if content.sha256 == landed.checksum else {}
-    except (OSError, CutShortError, DamagedError, ShrunkError):
+    except (OSError, streams.CutShortError, streams.DamagedError, streams.ShrunkError):
         return {}

@@ -21,15 +21,8 @@ from google.auth.exceptions import GoogleAuthError
 from google.auth.exceptions import TransportError as LoginTransportError
 
 from tidefold.errors import NotFoundError, StorageError, TidefoldError
+from tidefold.storage import object_client
 from tidefold.storage.gcs.address import GcsAddress, GcsEndpoint
-from tidefold.storage.object_client import (
-    PATIENCE,
-    ObjectClient,
-    Outage,
-    find_unfit,
-    insist,
-    may_succeed_later,
-)
 
 T = TypeVar("T")
 _TIMEOUT = ClientTimeout(sock_connect=20, sock_read=60)
@@ -38,7 +31,7 @@ PUT_MARK = "tidefold-put"
 _LOGIN = "google_default"
 _RIGHTS = "the role Storage Object Admin (roles/storage.objectAdmin)"
 # Never emptied. A forked process has no event loop, and must not use the sockets of its parent.
-_clients: dict[tuple[int, GcsEndpoint], tuple[GCSFileSystem, Outage]] = {}
+_clients: dict[tuple[int, GcsEndpoint], tuple[GCSFileSystem, object_client.Outage]] = {}
 
 
 class GcsError(Exception):
@@ -126,7 +119,7 @@ def _read_refusal(status: int, body: bytes) -> GcsError:
         return GcsError(status, "", " ".join(text.split())[:200])
 
 
-class GcsBucket(ObjectClient):
+class GcsBucket(object_client.ObjectClient):
     """One bucket. `call` raises GcsError and errors of the connection. `translate_errors` converts them."""
 
     failures = FAILURES
@@ -138,7 +131,9 @@ class GcsBucket(ObjectClient):
         """Runs requests, and repeats all of them while Google Cloud Storage is out of reach."""
         files, outage = _connect(GcsEndpoint.of())
         session = Session(files, self.name)
-        result: T = sync(files.loop, insist, outage, lambda: act(session), FAILURES, is_transient, code_of)
+        result: T = sync(
+            files.loop, object_client.insist, outage, lambda: act(session), FAILURES, is_transient, code_of
+        )
         return result
 
     def describe(self, key: str) -> dict[str, Any]:
@@ -175,7 +170,7 @@ class GcsBucket(ObjectClient):
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """Returns the error to raise for a failed request about a path."""
         status, code = status_of(error), code_of(error)
-        if unfit := find_unfit(path, status, "Google Cloud Storage"):
+        if unfit := object_client.find_unfit(path, status, "Google Cloud Storage"):
             return unfit
         if status == 404:
             # An absent object and an absent bucket have the same status and reason.
@@ -220,13 +215,13 @@ class GcsBucket(ObjectClient):
             raise StorageError("GCS_BUCKET_MISSING", f"The bucket `{self.name}` does not exist.") from error
 
 
-def _connect(endpoint: GcsEndpoint) -> tuple[GCSFileSystem, Outage]:
+def _connect(endpoint: GcsEndpoint) -> tuple[GCSFileSystem, object_client.Outage]:
     key = (os.getpid(), endpoint)
     if key not in _clients:
         # Google's default credentials: deltalake looks for the same ones.
         options = {"token": "anon", "endpoint_url": endpoint.emulator} if endpoint.emulator else {"token": _LOGIN}
         files = GCSFileSystem(skip_instance_cache=True, use_listings_cache=False, access="read_write", **options)
-        _clients.setdefault(key, (files, Outage(PATIENCE, service="Google Cloud Storage")))
+        _clients.setdefault(key, (files, object_client.Outage(object_client.PATIENCE, service="Google Cloud Storage")))
     return _clients[key]
 
 
@@ -243,5 +238,5 @@ def code_of(error: BaseException) -> str:
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later: the service is overloaded, broken, or out of reach."""
     if status := status_of(error):
-        return may_succeed_later(status)
+        return object_client.may_succeed_later(status)
     return isinstance(error, TransportError | ConnectionError | TimeoutError | LoginTransportError)

@@ -20,14 +20,7 @@ from fsspec.asyn import sync_wrapper
 from s3fs import S3FileSystem
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError, TidefoldError
-from tidefold.storage.object_client import (
-    REQUESTS_AT_ONCE,
-    ObjectClient,
-    Outage,
-    find_unfit,
-    insist,
-    may_succeed_later,
-)
+from tidefold.storage import object_client
 from tidefold.storage.s3.address import S3Endpoint
 from tidefold.storage.s3.traffic import count_answer, count_request
 
@@ -57,7 +50,7 @@ class PatientFileSystem(S3FileSystem):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.outage = Outage()
+        self.outage = object_client.Outage()
 
     async def _call_s3(self, method: str, *arguments: Any, **named: Any) -> Any:
         async def send() -> Any:
@@ -66,7 +59,7 @@ class PatientFileSystem(S3FileSystem):  # type: ignore[misc]
             count_answer(method, answer)
             return answer
 
-        return await insist(self.outage, send, FAILURES, is_transient, code_of)
+        return await object_client.insist(self.outage, send, FAILURES, is_transient, code_of)
 
     call_s3 = sync_wrapper(_call_s3)
 
@@ -95,12 +88,12 @@ def _new(kind: type[S3FileSystem], endpoint: S3Endpoint) -> S3FileSystem:
         endpoint_url=endpoint.url,
         client_kwargs={"region_name": endpoint.region} if endpoint.region else {},
         # botocore's own limit is 10 connections.
-        config_kwargs={"read_timeout": _READ_SECONDS, "max_pool_connections": REQUESTS_AT_ONCE},
+        config_kwargs={"read_timeout": _READ_SECONDS, "max_pool_connections": object_client.REQUESTS_AT_ONCE},
         default_block_size=_BLOCK,
     )
 
 
-class Bucket(ObjectClient):
+class Bucket(object_client.ObjectClient):
     """One bucket. `call` raises the errors of s3fs. `translate_errors` converts them into those of the Store port."""
 
     failures = FAILURES
@@ -173,7 +166,7 @@ class Bucket(ObjectClient):
 
 def _storage_error(path: str, error: Exception) -> TidefoldError:
     code = code_of(error)
-    if unfit := find_unfit(path, _status_of(error), "S3"):
+    if unfit := object_client.find_unfit(path, _status_of(error), "S3"):
         return unfit
     if isinstance(error, NoCredentialsError):
         hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
@@ -213,5 +206,5 @@ def conflicts(error: BaseException) -> bool:
 def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later: S3 is overloaded, broken, or out of reach."""
     if status := _status_of(error):
-        return may_succeed_later(status)
+        return object_client.may_succeed_later(status)
     return isinstance(error, _OUT_OF_REACH) or isinstance(error.__cause__, _OUT_OF_REACH)
