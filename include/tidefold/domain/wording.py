@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from tidefold.domain.table.table_spec import EXPERIMENTAL
+
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"))
 # The ledger keeps names and reasons for ever, and every command reads them.
 LONGEST_REASON = 1_000
@@ -17,6 +19,12 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
 def describe_ties(ties: int) -> str:
     """Describes keys that have different changes of one order."""
     return f"ties: {ties:,} {'key has' if ties == 1 else 'keys have'} different changes of one order, the later counts"
+
+
+def explain_experimental(order: str) -> str:
+    """Returns what a person should know of a connector that follows a documentation alone; empty: nothing."""
+    why = "tidefold follows Debezium's documentation, and was never run with such a server"
+    return f"connector {order} is experimental: {why}" if order in EXPERIMENTAL else ""
 
 
 def shorten_reason(text: str) -> str:

@@ -34,6 +34,8 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
         lines += [f"{status.log}: {remark}" for remark in _describe_failed_run(status)]
         if status.schema_waits:
             lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
+        if status.experimental:
+            lines.append(f"{status.log}: {status.experimental}.")
         if status.quarantined:
             which = "its row" if status.quarantined == 1 else "their rows"
             lines.append(

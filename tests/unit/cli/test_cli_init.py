@@ -322,6 +322,7 @@ def test_a_connector_without_sets_and_a_table_called_transaction(folder: Path) -
     assert "no log can be in a set with it" in done.stderr
     assert list(load_config(Path("tidefold.yaml")).logs) == ["orders", "transaction"]
     text = Path("tidefold.yaml").read_text()
+    assert [line.split("connector ")[1][:9] for line in text.splitlines() if "is experimental" in line] == ["sqlserver"]
     assert "## Topic erp.transaction: no log can be in a set with it. A set needs PostgreSQL, MySQL or MariaDB." in text
     assert "# sets:" not in text
 

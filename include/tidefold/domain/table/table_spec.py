@@ -8,10 +8,9 @@ from enum import StrEnum
 
 # Orders: a connector's own (source positions that never go back), the place in the stream of who writes the log, the
 # offset alone, the version of a Delta table, or columns of the rows.
-POSTGRESQL, MYSQL, MARIADB, ARRIVAL, POSITION, VERSION, COLUMNS = (
-    *("postgresql", "mysql", "mariadb", "arrival", "position", "version", "columns"),
-)
-SQLSERVER, ORACLE, MONGODB = "sqlserver", "oracle", "mongodb"
+POSTGRESQL, MYSQL, MARIADB = "postgresql", "mysql", "mariadb"
+SQLSERVER, ORACLE, MONGODB = EXPERIMENTAL = ("sqlserver", "oracle", "mongodb")
+ARRIVAL, POSITION, VERSION, COLUMNS = "arrival", "position", "version", "columns"
 # In `order`: the time in the name of the file, or its number; no column.
 FILE = "file"
 # How many numbers make up an order of each kind; of `columns` as many as there are.

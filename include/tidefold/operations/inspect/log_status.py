@@ -14,6 +14,7 @@ from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.domain.table.types import FIRST
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.verify.expected_files import ProofRecord
+from tidefold.domain.wording import explain_experimental
 from tidefold.operations.ground.outcome import Outcome
 
 
@@ -58,6 +59,7 @@ class LogStatus:
     why: why the newest snapshot is not published. report: the address of its quality report.
     error: set if the ledger cannot be read.
     uploads: what the uploads of its change sets cost so far, by ingests and by writers; None: none were counted.
+    experimental: what its connector was not tried with; empty: nothing.
     """
 
     log: str
@@ -96,6 +98,7 @@ class LogStatus:
     runs: AlarmRecord | None = None
     alarms: tuple[LogAlarm, ...] = ()
     uploads: UploadTotals | None = None
+    experimental: str = ""
 
 
 def status_of(state: LogState) -> LogStatus:
@@ -130,6 +133,7 @@ def status_of(state: LogState) -> LogStatus:
         waits_since=_find_first_waiting(state),
         stored_bytes=_count_stored(state),
         uploads=state.uploads,
+        experimental=explain_experimental(state.shape.order),
     )
 
 

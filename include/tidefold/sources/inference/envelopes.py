@@ -11,6 +11,7 @@ import msgspec
 
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Column, TableSpec
 from tidefold.domain.table.table_spec_validation import column_mistakes
+from tidefold.domain.wording import explain_experimental
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses
 from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.inference import roles
@@ -71,6 +72,7 @@ def propose_envelopes(
         warnings=()
         if notes or not key
         else (
+            *filter(None, [explain_experimental(connector)]),
             *_find_refused(key, columns, connector, sample),
             *explain_losses(next((r["value schema"] for r in reversed(sample) if r.get("value schema")), None), key),
             *(f"key {c.name}: {c.note}" for c in columns if c.name in key and "base64(" in c.note),

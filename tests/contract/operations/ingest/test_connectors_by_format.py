@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from support.landing import TOPIC, changes_of, land, make_landing, state_of, take
+from tidefold.cli.app import app
 from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
@@ -67,6 +69,8 @@ def test_what_was_sent_again_changes_nothing(
         total += outcome.facts["resent"]
     assert total == resent
     assert texts_of(pipeline) == expected
+    status = CliRunner().invoke(app, ["status", "--config", str(tmp_path / "tidefold.yaml")])
+    assert f"items: connector {connector} is experimental" in status.stdout
 
 
 def test_the_order_of_sql_server(tmp_path: Path) -> None:
