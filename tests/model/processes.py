@@ -173,7 +173,7 @@ def materialize(world: World, log: str, asked: claim.Claim, at: int | None = Non
         return
     world.asked[log].append(asked)
     asked = replace(asked, token=f"{world.number():08x}")
-    move = partial(claim.claim, asked=asked) if at is None else partial(point_in_time.claim, asked=asked, at=at)
+    move = partial(claim.claim, request=asked) if at is None else partial(point_in_time.claim, request=asked, at=at)
     state = world.commit(log, move, repeat=False)
     mine = claim.find_by_run(state, asked.run)
     if mine is None or mine.state is not State.ONGOING:
@@ -256,7 +256,7 @@ def publish(world: World, log: str) -> Process:
 def take_tail(world: World, log: str, run: str) -> Process:
     if world.read(log) is not None:
         asked = claim.Claim(run, "tail", SnapshotKind.TAIL, INSTANT)
-        world.commit(log, partial(claim.tail, asked=asked))
+        world.commit(log, partial(claim.tail, request=asked))
     yield
 
 

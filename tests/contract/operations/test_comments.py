@@ -16,7 +16,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 
 DESCRIBED = CONFIG.replace(
     "    columns: {id: int, text: string}\n",
@@ -42,7 +42,7 @@ def test_comments_are_in_the_table(tmp_path: Path) -> None:
     publish(pipeline, "run-2", [{"id": 2, "text": "b"}])
     assert table(pipeline).metadata().description == "Accounts of the bank"
     assert [one.metadata for one in table(pipeline).schema().fields] == [{"comment": "Number of the account"}, {}]
-    assert verify(pipeline, "accounts", Asked()).status == "whole"
+    assert verify(pipeline, "accounts", VerifyRequest()).status == "whole"
 
 
 def test_a_comment_is_no_change_of_the_table_and_a_foreign_one_stays(tmp_path: Path) -> None:

@@ -93,34 +93,34 @@ class Claim:
     by: str = ""
 
 
-def claim(state: LogState, asked: Claim) -> LogState:
+def claim(state: LogState, request: Claim) -> LogState:
     """Starts an attempt under a new epoch.
 
     Returns the state unchanged if there is nothing to fold, or if this run's snapshot already exists, in whatever
     state. Raises RefusedError if another run's attempt is open, or if this run made another request before.
     """
-    mine = same_request(state, asked)
+    mine = same_request(state, request)
     if mine and mine.state is not State.ONGOING:
         return state
     attempt = state.open_attempt
-    stalled = asked.stalled if asked.stalled and asked.stalled.attempt == attempt else None
-    if attempt and attempt.run != asked.run and not asked.takeover and not stalled:
+    stalled = request.stalled if request.stalled and request.stalled.attempt == attempt else None
+    if attempt and attempt.run != request.run and not request.takeover and not stalled:
         raise build_open_error(state, attempt)
-    if state.stays and not asked.restore and not asked.external:
+    if state.stays and not request.restore and not request.external:
         return state
-    if not attempt and not state.unfolded and not asked.restore and not asked.renew and not asked.external:
+    if not attempt and not state.unfolded and not request.restore and not request.renew and not request.external:
         return state
     require_published(state)
-    if asked.restore:
-        require_completed(state, asked.restore.snapshot)
-    elif not asked.external:
+    if request.restore:
+        require_completed(state, request.restore.snapshot)
+    elif not request.external:
         _require_whole_load(state)
     free = supersede(state, attempt, stalled)
     # Two owners would delete each other's files.
     for owner in find_owners(free):
-        if asked.external and owner.external and owner.external.address == asked.external.address:
+        if request.external and owner.external and owner.external.address == request.external.address:
             raise build_owned_error(free.log, owner.id)
-    return _begin(free, replace(asked, expire=_freeze_expire(state, asked)))
+    return _begin(free, replace(request, expire=_freeze_expire(state, request)))
 
 
 def _require_whole_load(state: LogState) -> None:
@@ -139,33 +139,33 @@ def _require_whole_load(state: LogState) -> None:
         )
 
 
-def _freeze_expire(state: LogState, asked: Claim) -> Expire | None:
+def _freeze_expire(state: LogState, request: Claim) -> Expire | None:
     """Returns which rows are dropped. A retry of a run drops no row that its first attempt would have kept (I24)."""
-    expire = asked.expire
-    for before in (s.expire for s in state.snapshots if (s.run, s.request) == (asked.run, asked.request)):
+    expire = request.expire
+    for before in (s.expire for s in state.snapshots if (s.run, s.request) == (request.run, request.request)):
         if expire and before and before.column == expire.column:
             expire = min(expire, before, key=lambda one: one.before)
     return expire
 
 
-def same_request(state: LogState, asked: Claim) -> Snapshot | None:
+def same_request(state: LogState, request: Claim) -> Snapshot | None:
     """Returns the snapshot that this run made before. Raises RefusedError if its request was another one."""
-    mine = find_by_run(state, asked.run)
-    if mine and mine.request != asked.request:
+    mine = find_by_run(state, request.run)
+    if mine and mine.request != request.request:
         raise RefusedError(
-            "RUN_CHANGED", f"Run `{asked.run}` already made snapshot {mine.id} of `{state.log}` for another request."
+            "RUN_CHANGED", f"Run `{request.run}` already made snapshot {mine.id} of `{state.log}` for another request."
         )
     return mine
 
 
-def tail(state: LogState, asked: Claim) -> LogState:
+def tail(state: LogState, request: Claim) -> LogState:
     """Makes a snapshot of the newest materialized one and the change sets after it, complete at once (C10).
 
     Returns the state unchanged if this run has one, or nothing was appended since the newest snapshot. Raises
     RefusedError if there is no materialized snapshot, whose verdict a tail inherits.
     """
     latest = state.latest
-    if same_request(state, asked):
+    if same_request(state, request):
         return state
     if latest is None:
         raise RefusedError(
@@ -176,7 +176,7 @@ def tail(state: LogState, asked: Claim) -> LogState:
     if newest_sqn(state) == state.last_sqn:
         return state
     # A tail is no attempt: it takes no epoch and writes no data files.
-    attempt = begin_attempt(state, replace(asked, kind=SnapshotKind.TAIL, token=""), latest)
+    attempt = begin_attempt(state, replace(request, kind=SnapshotKind.TAIL, token=""), latest)
     complete = replace(
         attempt,
         epoch=state.epoch,
@@ -232,36 +232,36 @@ def supersede(state: LogState, attempt: Snapshot | None, stalled: WatchedAttempt
     return end_attempt(state, attempt, cause.text)
 
 
-def begin_attempt(state: LogState, asked: Claim, base: Snapshot | None) -> Snapshot:
+def begin_attempt(state: LogState, request: Claim, base: Snapshot | None) -> Snapshot:
     """Returns an attempt under a new epoch that folds all change sets after `base` onto it."""
     after = base.to_sqn if base else 0
     return Snapshot(
         id=next_id(state),
         epoch=state.epoch + 1,
-        run=asked.run,
-        request=asked.request,
-        kind=asked.kind,
+        run=request.run,
+        request=request.request,
+        kind=request.kind,
         state=State.ONGOING,
         base=base.id if base else None,
         from_sqn=after,
         to_sqn=max(state.last_sqn, after),
-        started_at=asked.instant,
-        kind_reason=asked.because,
-        expire=asked.expire,
+        started_at=request.instant,
+        kind_reason=request.because,
+        expire=request.expire,
         horizon=base.horizon if base else None,
         schema=state.schema,
         # A ledger that was set back may give an id and an epoch a second time, but never a token.
-        token=f"{state.incarnation}{asked.token}" if asked.token else "",
+        token=f"{state.incarnation}{request.token}" if request.token else "",
     )
 
 
-def _begin(state: LogState, asked: Claim) -> LogState:
-    begun = replace(begin_attempt(state, asked, state.latest), horizon=_horizon(state, asked))
-    if asked.restore:
-        begun = _restoring(state, begun, asked.restore)
-        state = _stop_at(state, asked, asked.restore)
-    if asked.external:
-        begun = _importing(state, begun, asked.external)
+def _begin(state: LogState, request: Claim) -> LogState:
+    begun = replace(begin_attempt(state, request, state.latest), horizon=_horizon(state, request))
+    if request.restore:
+        begun = _restoring(state, begun, request.restore)
+        state = _stop_at(state, request, request.restore)
+    if request.external:
+        begun = _importing(state, begun, request.external)
     return replace(state, epoch=begun.epoch).with_snapshot(replace(begun, max_commit_time=_until(state, begun)))
 
 
@@ -274,12 +274,12 @@ def _until(state: LogState, begun: Snapshot) -> int | None:
     return latest_commit_time([below.max_commit_time] if below else [], (c.times for c in folded))
 
 
-def _horizon(state: LogState, asked: Claim) -> int | None:
+def _horizon(state: LogState, request: Claim) -> int | None:
     """Returns the horizon. It is never below that of the base, which has forgotten earlier deletes."""
     horizon = state.latest.horizon if state.latest else None
-    if asked.lateness is None or asked.restore or asked.external:
+    if request.lateness is None or request.restore or request.external:
         return horizon
-    tops = [c.top - asked.lateness for c in state.change_sets if c.top is not None]
+    tops = [c.top - request.lateness for c in state.change_sets if c.top is not None]
     return max([*tops, *([] if horizon is None else [horizon])], default=None)
 
 
@@ -295,16 +295,16 @@ def require_completed(state: LogState, snapshot: int) -> Snapshot:
     return wanted
 
 
-def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapshot:
+def _restoring(state: LogState, begun: Snapshot, request: RestorePoint) -> Snapshot:
     """Returns the attempt that restores the rows of a snapshot under a new id. One more restore undoes it."""
-    wanted = require_completed(state, asked.snapshot)
+    wanted = require_completed(state, request.snapshot)
     is_tail = wanted.kind is SnapshotKind.TAIL
     origin = wanted.base if is_tail else wanted.id
-    end = wanted.from_sqn if is_tail and asked.mode is RestoreMode.CARRY else wanted.to_sqn
+    end = wanted.from_sqn if is_tail and request.mode is RestoreMode.CARRY else wanted.to_sqn
     begun = replace(
         begun, restored_from=origin, from_sqn=wanted.from_sqn if is_tail else wanted.to_sqn, horizon=wanted.horizon
     )
-    if asked.mode is RestoreMode.SKIP:
+    if request.mode is RestoreMode.SKIP:
         skipped = wanted.to_sqn if wanted.to_sqn < state.last_sqn else None
         return replace(begun, to_sqn=state.last_sqn, skipped_from=skipped)
     if wanted.as_of:
@@ -323,12 +323,12 @@ def _restoring(state: LogState, begun: Snapshot, asked: RestorePoint) -> Snapsho
     return replace(begun, to_sqn=end)
 
 
-def _stop_at(state: LogState, asked: Claim, wanted: RestorePoint) -> LogState:
+def _stop_at(state: LogState, request: Claim, wanted: RestorePoint) -> LogState:
     """Stops the log if the restored rows are to stay. A log that another restore has stopped stays stopped by that."""
     if wanted.mode is not RestoreMode.STAY or state.stays:
         return state
     why = f"the rows of snapshot {wanted.snapshot} stay"
-    return stop(state, Stopped(asked.run, asked.by or asked.run, why, "", asked.instant))
+    return stop(state, Stopped(request.run, request.by or request.run, why, "", request.instant))
 
 
 def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:

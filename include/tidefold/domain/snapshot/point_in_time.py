@@ -231,27 +231,28 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
     return tuple(earlier)
 
 
-def claim(state: LogState, asked: Claim, at: int) -> LogState:
+def claim(state: LogState, request: Claim, at: int) -> LogState:
     """Starts an attempt at a snapshot as of `at`.
 
     Returns the state unchanged if nothing was committed before, or if this run or another one has already made it. It
     is open at the same time as the attempt at the next snapshot; neither waits for the other. Raises RefusedError if
     another run has an attempt for the same instant or its tag names another snapshot, and the errors of `plan`.
     """
-    mine = same_request(state, asked)
+    mine = same_request(state, request)
     if find_kept(state, at) or (mine and mine.state in (State.STAGED, State.COMPLETED)):
         return state
     require_free(state, tag_of(at))
     mine = mine if mine and mine.open else None
     rival = next((s for s in state.as_of_attempts if s.as_of and s.as_of.at == at and s != mine), None)
-    if rival and not asked.takeover:
+    if rival and not request.takeover:
         raise build_open_error(state, rival)
-    planned = plan(state, at, asked.expire)
+    planned = plan(state, at, request.expire)
     if planned is None:
         return state
     free = supersede(supersede(state, mine), rival)
     base, head = planned.base, free.latest
-    begun = replace(begin_attempt(free, asked, base), as_of=AsOf(at, head.id if head else None), max_commit_time=at - 1)
+    as_of = AsOf(at, head.id if head else None)
+    begun = replace(begin_attempt(free, request, base), as_of=as_of, max_commit_time=at - 1)
     return replace(free, epoch=begun.epoch).with_snapshot(begun)
 
 

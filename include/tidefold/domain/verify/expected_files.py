@@ -62,13 +62,13 @@ class Expected:
     """A name of a file, and the snapshots that need it there.
 
     required: an absent file is missing.
-    asked: report damage there. Other names only show whether they hold an intact copy.
+    requested: report damage there. Other names only show whether they hold an intact copy.
     """
 
     place: StoredLocation
     snapshots: tuple[int, ...]
     required: bool = True
-    asked: bool = True
+    requested: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Copy:
     @property
     def damaged(self) -> bool:
         """Whether there is damage to report."""
-        return self.harm is not None and any(name.asked for name in self.names)
+        return self.harm is not None and any(name.requested for name in self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +169,17 @@ def list_kept(state: LogState | None) -> tuple[Snapshot, ...]:
 
 
 def manifest_files(
-    log: str, snapshots: Iterable[Snapshot], local: Collection[int], asked: Collection[int]
+    log: str, snapshots: Iterable[Snapshot], local: Collection[int], requested: Collection[int]
 ) -> dict[int, StoredFile]:
     """The manifest of each snapshot; `local`: the snapshots that have a local copy."""
-    return {s.id: _manifest_file(log, s, s.id in local, s.id in asked) for s in snapshots}
+    return {s.id: _manifest_file(log, s, s.id in local, s.id in requested) for s in snapshots}
 
 
-def _manifest_file(log: str, snapshot: Snapshot, local: bool, asked: bool) -> StoredFile:
+def _manifest_file(log: str, snapshot: Snapshot, local: bool, requested: bool) -> StoredFile:
     places = [StoredLocation(LogPaths(log).manifest(snapshot.id))]
     places += [StoredLocation(CopyName(log, snapshot.id).manifest, StorageTier.LOCAL)] if local else []
     # Whatever is asked for, the files of a snapshot are known by its manifest alone.
-    names = tuple(Expected(place, (snapshot.id,), required=True, asked=asked) for place in places)
+    names = tuple(Expected(place, (snapshot.id,), required=True, requested=requested) for place in places)
     return StoredFile(FileRole.MANIFEST, snapshot.manifest or "", None, names)
 
 
@@ -188,7 +188,7 @@ def data_files(
     snapshots: Iterable[Snapshot],
     manifests: Mapping[int, Manifest],
     local: Collection[int],
-    asked: Collection[int],
+    requested: Collection[int],
 ) -> tuple[StoredFile, ...]:
     """Returns every data file of the requested snapshots with all its names; skips those without a known manifest."""
     naming: dict[DataFile, list[Snapshot]] = {}
@@ -197,29 +197,28 @@ def data_files(
             # Statistics and `carried` belong to the manifest, not to the bytes.
             naming.setdefault(DataFile(file.name, file.bytes, 0, file.sha256, file.key_groups, ""), []).append(snapshot)
     return tuple(
-        StoredFile(FileRole.DATA, file.sha256, file.bytes, tuple(_names(log, file.name, named_by, local, asked)))
+        StoredFile(FileRole.DATA, file.sha256, file.bytes, tuple(_names(log, file.name, named_by, local, requested)))
         for file, named_by in naming.items()
-        if any(s.id in asked for s in named_by)
+        if any(s.id in requested for s in named_by)
     )
 
 
 def _names(
-    log: str, name: str, named_by: Collection[Snapshot], local: Collection[int], asked: Collection[int]
+    log: str, name: str, named_by: Collection[Snapshot], local: Collection[int], requested: Collection[int]
 ) -> Iterable[Expected]:
     paths = LogPaths(log)
     for snapshot in named_by:
-        own = snapshot.id in asked
+        own = snapshot.id in requested
         if snapshot.kind is SnapshotKind.FULL:
-            yield Expected(
-                StoredLocation(data_path(paths.snapshot(snapshot.id), name)), (snapshot.id,), required=own, asked=own
-            )
+            place = StoredLocation(data_path(paths.snapshot(snapshot.id), name))
+            yield Expected(place, (snapshot.id,), required=own, requested=own)
         if snapshot.id in local:
             place = StoredLocation(data_path(str(CopyName(log, snapshot.id)), name), StorageTier.LOCAL)
-            yield Expected(place, (snapshot.id,), required=own, asked=own)
+            yield Expected(place, (snapshot.id,), required=own, requested=own)
     # Readers of older versions of the table need the files of all that were published; those of a staged full snapshot
     # are put there beforehand, and once more when it is published. An incremental one has them nowhere else.
-    shown = tuple(s.id for s in named_by if (s.published or s.kind is SnapshotKind.INCREMENTAL) and s.id in asked)
-    yield Expected(StoredLocation(data_path(paths.table, name)), shown, required=bool(shown), asked=True)
+    shown = tuple(s.id for s in named_by if (s.published or s.kind is SnapshotKind.INCREMENTAL) and s.id in requested)
+    yield Expected(StoredLocation(data_path(paths.table, name)), shown, required=bool(shown), requested=True)
 
 
 def segment_files(change_sets: Iterable[ChangeSet]) -> tuple[StoredFile, ...]:

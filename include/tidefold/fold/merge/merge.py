@@ -104,20 +104,20 @@ def merge_bucket(
         clears_rows = _count_cleared(connection, shape, highest) if emptied else (0, 0)
         _make_kept(connection, "base", table_schema(shape), None if emptied else base.rows, clears, shape)
         _make_kept(connection, "hidden", sidecar_schema(shape), None if emptied else hidden, clears, shape)
-        asked = statements(shape, with_absent=has_absent(changes), horizon=horizon)
+        queries = statements(shape, with_absent=has_absent(changes), horizon=horizon)
         ties, left_out = arrow_merge.find_ties(connection, shape), list[pa.RecordBatch]()
-        for name, query in asked.tables:
+        for name, query in queries.tables:
             connection.execute(f"CREATE TEMP TABLE {name} AS {query}")
         if shape.merge.engine is Engine.HISTORY and not shape.source_ordered:
             ties = arrow_merge.find_tied_versions(connection, shape)
-        [(upserts, deletes)] = connection.execute(asked.counts).fetchall()
+        [(upserts, deletes)] = connection.execute(queries.counts).fetchall()
         # A log in its own order has nothing beside its rows, unless keys were left out.
-        is_bare = asked.hidden is None or (shape.replaces_rows and hidden is None)
-        sidecars = [] if is_bare else [connection.sql(str(asked.hidden)).to_arrow_table().cast(sidecar_schema(shape))]
+        is_bare = queries.hidden is None or (shape.replaces_rows and hidden is None)
+        sidecars = [] if is_bare else [connection.sql(str(queries.hidden)).to_arrow_table().cast(sidecar_schema(shape))]
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
-        stream = connection.sql(asked.rows).to_arrow_reader(65_536)
-        stream = arrow_merge.without_marks(stream, shape, ties, left_out) if asked.marks else stream
+        stream = connection.sql(queries.rows).to_arrow_reader(65_536)
+        stream = arrow_merge.without_marks(stream, shape, ties, left_out) if queries.marks else stream
         bucket = BucketRows(stream, lambda: _join_sidecar(sidecars, left_out, shape))
         yield MergeResult(bucket, upserts, deletes, highest, keys, ties, left_out, *clears_rows)
 

@@ -24,7 +24,7 @@ from tidefold.operations.publish.publish_log import note_completion, read_manife
 from tidefold.operations.publish.publish_set import finish_set
 from tidefold.operations.verify.check_delta_tables import check_published_table
 from tidefold.operations.verify.scope import scope_of
-from tidefold.operations.verify.verify import Asked, Verification
+from tidefold.operations.verify.verify import Verification, VerifyRequest
 from tidefold.storage import Store
 
 
@@ -220,7 +220,7 @@ def rebuild_table(pipeline: Pipeline, log: str, plan: bool = True, staged: int |
 
 def _provide_files(pipeline: Pipeline, state: LogState, latest: Snapshot, plan: bool) -> int:
     """Writes the files that only the table had from other copies, and returns how many of the snapshot have none."""
-    asked = Asked(deep=False, repair=not plan)
+    asked = VerifyRequest(deep=False, repair=not plan)
     verification = Verification(pipeline, asked, lambda what, done, total: None, scope_of(pipeline, state, None))
     manifests = {one.id: read_manifest_or_copy(pipeline, state.log, one) for one in verification.scope.kept}
     verification.check_data_files(manifests)

@@ -39,7 +39,7 @@ def examine_logs(stores: Stores, files: Iterable[StoredFile]) -> dict[StoredFile
 
 
 def _examine_log(stores: Stores, file: StoredFile, manifest: Manifest, expected: DeltaState) -> list[Copy]:
-    source = Expected(StoredLocation(LogPaths(manifest.log).manifest(manifest.snapshot)), (), asked=False)
+    source = Expected(StoredLocation(LogPaths(manifest.log).manifest(manifest.snapshot)), (), requested=False)
     logs = [Copy((n,), _harm_of_table(stores[n.place.where], _folder(n.place), expected)) for n in file.names]
     return [*logs, Copy((source,))]
 
@@ -134,10 +134,10 @@ def find_shown(state: LogState) -> list[Snapshot]:
 
 
 def list_change_files(
-    store: Store, log: str, snapshots: Iterable[Snapshot], asked: Collection[int]
+    store: Store, log: str, snapshots: Iterable[Snapshot], requested: Collection[int]
 ) -> tuple[StoredFile, ...]:
     """Returns the change files of the requested snapshots."""
-    versions = {s.table_version: s.id for s in snapshots if s.table_version is not None and s.id in asked}
+    versions = {s.table_version: s.id for s in snapshots if s.table_version is not None and s.id in requested}
     return tuple(
         StoredFile(
             FileRole.CHANGE_DATA,

@@ -27,7 +27,7 @@ class Scope:
     """What a verification checks.
 
     kept: all snapshots whose files must exist.
-    asked: ids of the requested snapshots.
+    requested: ids of the requested snapshots.
     local: the snapshots with a copy on this machine.
     warning: why local copies, or some of their roots, cannot be checked.
     blind: no local copy can be checked.
@@ -35,7 +35,7 @@ class Scope:
 
     state: LogState
     kept: tuple[Snapshot, ...]
-    asked: frozenset[int]
+    requested: frozenset[int]
     local: frozenset[int]
     change_sets: tuple[ChangeSet, ...]
     warning: str = ""
@@ -47,11 +47,11 @@ def scope_of(pipeline: Pipeline, state: LogState, snapshot: int | None) -> Scope
     if state.deletion is not DeletionState.NO:
         return Scope(state, (), frozenset(), frozenset(), ())
     kept = list_kept(state)
-    asked, change_sets = frozenset(s.id for s in kept), state.change_sets
+    requested, change_sets = frozenset(s.id for s in kept), state.change_sets
     if snapshot is not None:
-        asked, change_sets = _of_one(state, snapshot)
+        requested, change_sets = _of_one(state, snapshot)
     local, warning, blind = _local(pipeline, state.log, kept)
-    return Scope(state, kept, asked, local, change_sets, warning, blind)
+    return Scope(state, kept, requested, local, change_sets, warning, blind)
 
 
 def _of_one(state: LogState, snapshot: int) -> tuple[frozenset[int], tuple[ChangeSet, ...]]:
@@ -191,7 +191,7 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
     told = _with_hints(scope, damage)
     left = [one for one in told if not one.repaired]
     details = VerifyDetails(
-        snapshots=sorted(scope.asked),
+        snapshots=sorted(scope.requested),
         files=checked.files,
         copies=checked.copies,
         single=checked.single,

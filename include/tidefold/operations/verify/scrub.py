@@ -22,7 +22,7 @@ from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Stat
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.verify import scope
 from tidefold.operations.verify.scope import VerifyDetails
-from tidefold.operations.verify.verify import Asked, ScrubCursor, Telling, Verification
+from tidefold.operations.verify.verify import ScrubCursor, Telling, Verification, VerifyRequest
 
 _MEANS = {
     FileRole.DATA: "the rows of this file are lost for readers of snapshot {ids}, until it is mended",
@@ -109,7 +109,8 @@ def scrub(
     if state is None or state.deletion is not DeletionState.NO:
         return Outcome(log, Status.NOTHING, "the store has no such log")
     cursor = ScrubCursor(scope.find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
-    verification = Verification(pipeline, Asked(repair=repair), tell, scope.scope_of(pipeline, state, None), cursor)
+    request, files = VerifyRequest(repair=repair), scope.scope_of(pipeline, state, None)
+    verification = Verification(pipeline, request, tell, files, cursor)
     outcome = verification.run()
     after = verification.record(cursor.before)
     warning = scope.write_proof(pipeline.store, log, lambda newest: after)

@@ -58,7 +58,7 @@ _Examined = Mapping[StoredFile, tuple[Copy, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VerifyRequest:
     """What a verification does.
 
     snapshot: check only this one.
@@ -74,14 +74,14 @@ class Asked:
 
 
 def verify(
-    pipeline: Pipeline, log: str, asked: Asked | None = None, tell: Telling = lambda what, done, total: None
+    pipeline: Pipeline, log: str, request: VerifyRequest | None = None, tell: Telling = lambda what, done, total: None
 ) -> Outcome:
     """Checks every copy of every file that the log needs. The outcome is an error (exit code 5) if damage is left.
 
     Raises NotFoundError if the snapshot is not retained, CorruptError if the ledger cannot be read or is an older one,
     StorageError.
     """
-    wanted = asked or Asked()
+    wanted = request or VerifyRequest()
     # One that has read nothing yet: damage is looked for in all of its pages.
     state = Ledger(pipeline.store, log).find_current()
     if state is None:
@@ -116,7 +116,7 @@ class Verification:
     """
 
     pipeline: Pipeline
-    asked: Asked
+    request: VerifyRequest
     tell: Telling
     scope: Scope
     cursor: ScrubCursor | None = None
@@ -130,7 +130,7 @@ class Verification:
     def __post_init__(self) -> None:
         local = None if self.scope.blind else self.pipeline.local
         self.stores = {StorageTier.STORE: self.pipeline.store, **({StorageTier.LOCAL: local} if local else {})}
-        self._read = self.asked.deep
+        self._read = self.request.deep
 
     @property
     def log(self) -> str:
@@ -144,13 +144,13 @@ class Verification:
         self._check_published_table(manifests)
         self.checked.count(self._check("change data files", self._plan_change_data))
         self.checked.count(self._check("segments", lambda scope: segment_files(scope.change_sets)))
-        if self.asked.snapshot is None:
-            self._check("refused records", self._plan_refused, deep=self.asked.deep)
-        return outcome_of(self.scope, self.damage, self.checked, self.asked.repair)
+        if self.request.snapshot is None:
+            self._check("refused records", self._plan_refused, deep=self.request.deep)
+        return outcome_of(self.scope, self.damage, self.checked, self.request.repair)
 
     def check_data_files(self, manifests: Mapping[int, Manifest]) -> None:
         def plan(scope: Scope) -> Iterable[StoredFile]:
-            return data_files(self.log, scope.kept, manifests, scope.local, scope.asked)
+            return data_files(self.log, scope.kept, manifests, scope.local, scope.requested)
 
         self.checked.count(self._check("data files", plan))
 
@@ -163,7 +163,7 @@ class Verification:
 
     def _choose(self, manifests: Mapping[int, Manifest]) -> None:
         scope, links = self.scope, self.pipeline.store.links
-        data = data_files(self.log, scope.kept, manifests, scope.local, scope.asked)
+        data = data_files(self.log, scope.kept, manifests, scope.local, scope.requested)
         files = [*data, *segment_files(scope.change_sets)]
         self.sizes = {file.name: file.read_bytes * count_copies(file, links) for file in files}
         if self.cursor:
@@ -173,7 +173,7 @@ class Verification:
     def _read_manifests(self) -> dict[int, Manifest]:
         """Checks the manifests of all retained snapshots, and returns those with at least one intact copy."""
         examined = self._check("manifests", self._plan_manifests, deep=True)
-        files = manifest_files(self.log, self.scope.kept, self.scope.local, self.scope.asked)
+        files = manifest_files(self.log, self.scope.kept, self.scope.local, self.scope.requested)
         manifests = {}
         for snapshot in self.scope.kept:
             good = next((c.place for c in examined[files[snapshot.id]] if c.harm is None), None)
@@ -192,10 +192,10 @@ class Verification:
             return None
 
     def _plan_manifests(self, scope: Scope) -> Iterable[StoredFile]:
-        return manifest_files(self.log, scope.kept, scope.local, scope.asked).values()
+        return manifest_files(self.log, scope.kept, scope.local, scope.requested).values()
 
     def _plan_delta_logs(self, scope: Scope, manifests: Mapping[int, Manifest]) -> Iterable[StoredFile]:
-        chosen = sorted(scope.asked & set(manifests))
+        chosen = sorted(scope.requested & set(manifests))
         return [file for i in chosen for file in delta_logs(manifests[i], i in scope.local, COMMIT)]
 
     def _plan_change_data(self, scope: Scope) -> Iterable[StoredFile]:
@@ -203,7 +203,7 @@ class Verification:
         entry = self.pipeline.config.logs.get(self.log)
         if not entry or not entry.change_feed:
             return ()
-        return list_change_files(self.pipeline.store, self.log, scope.kept, scope.asked)
+        return list_change_files(self.pipeline.store, self.log, scope.kept, scope.requested)
 
     def _plan_refused(self, scope: Scope) -> Iterable[StoredFile]:
         """The quarantine files, whose names prove their bytes: `quarantine retry` makes rows of them."""
@@ -218,7 +218,7 @@ class Verification:
         for file, copies in bad.items():
             left = still_named(copies, named)
             damage = damages(file, left)
-            self.damage += self._try_repair(file, left, damage, plan) if damage and self.asked.repair else damage
+            self.damage += self._try_repair(file, left, damage, plan) if damage and self.request.repair else damage
         return examined
 
     def _find_named(self, plan: _Plan) -> dict[StoredLocation, StoredFile]:
@@ -229,10 +229,10 @@ class Verification:
         state = self.pipeline.ledger(self.log).find()
         try:
             if state:
-                return scope_of(self.pipeline, state, self.asked.snapshot)
+                return scope_of(self.pipeline, state, self.request.snapshot)
         except NotFoundError:
             pass  # The snapshot was retired meanwhile, so its files are not needed.
-        return replace(self.scope, kept=(), asked=frozenset(), local=frozenset(), change_sets=())
+        return replace(self.scope, kept=(), requested=frozenset(), local=frozenset(), change_sets=())
 
     def _try_repair(
         self, file: StoredFile, copies: Sequence[Copy], damage: Sequence[Damage], plan: _Plan
@@ -265,7 +265,7 @@ class Verification:
         while damage := check_published_table(self.pipeline.store, state, manifests):
             newest = self.pipeline.ledger(self.log).find()
             if newest is None or newest.version == state.version:
-                if newest and set(damage.snapshots) <= self.scope.asked:
+                if newest and set(damage.snapshots) <= self.scope.requested:
                     # What readers see now matters more than each file behind it.
                     self.damage.insert(0, damage)
                 return

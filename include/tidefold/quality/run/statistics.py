@@ -97,18 +97,18 @@ def collect(rows: JudgedRows, wanted: Wanted, types: Types) -> RowStatistics:
     return RowStatistics(total, tuple(_statistics(rows, c, *present[c], total, parts) for c, parts in numbers.items()))
 
 
-def _aggregate(rows: JudgedRows, asked: Mapping[str, tuple[str, bool]]) -> tuple[int, dict[str, dict[str, Any]]]:
+def _aggregate(rows: JudgedRows, columns: Mapping[str, tuple[str, bool]]) -> tuple[int, dict[str, dict[str, Any]]]:
     """Returns the number of rows, and the numbers of each column by name, from one query.
 
-    asked: for each column its type, and whether to compute its quantiles.
+    columns: for each column its type, and whether to compute its quantiles.
     """
     parts = [
         (column, name, sql)
-        for column, (type_, shape) in asked.items()
+        for column, (type_, shape) in columns.items()
         for name, sql in _build_aggregates(rows.dialect, column, type_, shape).items()
     ]
     [(total, *values)] = rows.query(f"SELECT {', '.join(['count(*)', *(sql for *_, sql in parts)])} FROM {rows.table}")
-    numbers: dict[str, dict[str, Any]] = {column: {} for column in asked}
+    numbers: dict[str, dict[str, Any]] = {column: {} for column in columns}
     for (column, name, _), value in zip(parts, values, strict=True):
         numbers[column][name] = value
     return total, numbers

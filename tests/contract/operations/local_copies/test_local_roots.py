@@ -52,7 +52,7 @@ from tidefold.operations.local_copies.manage import clear_leftovers, retain_loca
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 from tidefold.storage import StoredObject
 from tidefold.storage.local_copies import copies
 from tidefold.storage.local_copies.copies import Copied, copy_snapshot, discard
@@ -194,7 +194,7 @@ def test_a_root_that_is_no_folder_any_more_hides_no_copy_in_the_other(
         (True, True, False),
     ]
     assert [s.local for s in status(pipeline, PAIR)] == [(2,), (2,)]
-    verified = verify(pipeline, "items", Asked(repair=True))
+    verified = verify(pipeline, "items", VerifyRequest(repair=True))
     assert (verified.status, len(verified.facts["warnings"])) == ("whole", 1)
     assert broken in verified.message
     [retained] = retain_local(pipeline, ["items"])
@@ -662,7 +662,7 @@ def test_a_copy_of_which_files_are_gone_is_told_of_and_kept_like_a_whole_one(pip
     [retained] = retain_local(pipeline, ["items"])
     assert (retained.facts["snapshots"], retained.facts["warnings"]) == ([1], [])
     assert copies_of(pipeline) == ["items/0000000002"]
-    assert verify(pipeline, "items", Asked(repair=True)).error_code is None
+    assert verify(pipeline, "items", VerifyRequest(repair=True)).error_code is None
     assert offered(pipeline) == (2,)
     once_more(pipeline, 60)
     assert offered(pipeline) == (2, 3)

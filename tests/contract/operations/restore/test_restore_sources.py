@@ -55,7 +55,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 from tidefold.storage.local_store import LocalStore
 
 LOCAL = ("ok", "missing", "partial", "corrupt", "stale id", "wrong pipeline", "unreadable")
@@ -165,7 +165,7 @@ def check_account(read: dict[str, Any], expected: dict[str, str]) -> None:
 
 
 def check_whole(pipeline: Pipeline, snapshot: int) -> None:
-    found = verify(pipeline, LOG, Asked(snapshot))
+    found = verify(pipeline, LOG, VerifyRequest(snapshot))
     assert found.status == "whole", found
 
 

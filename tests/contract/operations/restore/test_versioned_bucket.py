@@ -21,7 +21,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 from tidefold.wiring import open_pipeline
 
 LOG = "accounts"
@@ -79,7 +79,7 @@ def test_a_store_goes_back_to_one_instant_and_continues(s3: S3Bucket, pipeline: 
 
     back = again(pipeline)
     assert table_rows(back) == before
-    assert verify(back, LOG, Asked(deep=True)).error_code is None
+    assert verify(back, LOG, VerifyRequest(deep=True)).error_code is None
     cycle(back, 6)
     assert table_rows(back) == dict.fromkeys(range(6), "6")
     assert subsume(again(pipeline), LOG).facts["snapshots"] == [1, 2]

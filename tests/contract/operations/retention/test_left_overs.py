@@ -33,7 +33,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 from tidefold.storage.local_store import LocalStore
 
 RUNS = 13
@@ -82,7 +82,7 @@ def test_commits_behind_a_checkpoint_go_and_nobody_misses_them(pipeline: Pipelin
     assert table_rows(pipeline) == ROWS
     uri = pipeline.store.uri(f"tables/{LOG}")
     assert DeltaTable(uri, version=11).to_pyarrow_table().num_rows == RUNS - 1
-    assert verify(pipeline, LOG, Asked(deep=True)).error_code is None
+    assert verify(pipeline, LOG, VerifyRequest(deep=True)).error_code is None
     # Everything goes on: publication, the comparison with the ledger, the return of a snapshot.
     cycle(pipeline, "next", {99: "99"}, KindPolicy.INCREMENTAL)
     assert table_rows(pipeline) == {**ROWS, 99: "99"}

@@ -45,7 +45,7 @@ from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 
 OTHER_BUCKETS = KEEPING.replace("buckets: 4", "buckets: 3")
 ADOPTED = (Ownership.CLAIM, Ownership.LEGACY)
@@ -111,7 +111,7 @@ def test_after_no_claim_the_original_may_go_as_soon_as_the_first_snapshot_is_con
     assert table_rows(pipeline) == rows
     restored(pipeline, 1, "back")
     assert table_rows(pipeline) == THIRD
-    assert verify(pipeline, "accounts", Asked()).status == "whole"
+    assert verify(pipeline, "accounts", VerifyRequest()).status == "whole"
 
 
 @pytest.mark.parametrize("layout", list(Layout))
@@ -140,7 +140,7 @@ def test_a_claimed_original_goes_when_its_snapshot_is_subsumed(tmp_path: Path, l
     assert set(contents(tmp_path / "save")) == {"notes.txt", "_data/mine.parquet"}
     assert table_rows(pipeline) == rows
     assert pipeline.ledger("accounts").read().snapshots[0].state is State.DELETED
-    assert verify(pipeline, "accounts", Asked()).status == "whole"
+    assert verify(pipeline, "accounts", VerifyRequest()).status == "whole"
     for snapshot in (s for s in pipeline.ledger("accounts").read().snapshots if s.state is State.COMPLETED):
         assert len(snapshot_rows(pipeline, snapshot.id)) == snapshot.rows
 
@@ -255,7 +255,7 @@ def test_restore_reads_an_original_where_the_store_has_lost_the_files(
     outcome = restored(pipeline, 1, "back")
     assert outcome.facts["read"]["external"]["files"] == 4
     assert snapshot_rows(pipeline, 3) == THIRD
-    assert verify(pipeline, "accounts", Asked(snapshot=3)).status == "whole"
+    assert verify(pipeline, "accounts", VerifyRequest(snapshot=3)).status == "whole"
 
 
 # Where the log goes on

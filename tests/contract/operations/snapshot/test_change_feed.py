@@ -48,7 +48,7 @@ from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 
 KINDS = (KindPolicy.FULL, KindPolicy.INCREMENTAL)
 
@@ -246,13 +246,13 @@ def test_verify_names_a_damaged_file_of_the_feed(tmp_path: Path, harm: str) -> N
     file = tmp_path / "store" / path
     whole = file.read_bytes()
     file.unlink() if harm == "missing" else file.write_bytes(whole[:-1] if harm == "cut" else whole[:-1] + b"!")
-    outcome = verify(made, LOG, Asked(repair=True))
+    outcome = verify(made, LOG, VerifyRequest(repair=True))
     [damage] = outcome.facts["damage"]
     assert (damage["part"], damage["harm"], damage["paths"]) == ("change data file", harm, [path])
     assert (damage["snapshots"], damage["repaired"]) == ([2], "")
     assert "continues from that version" in damage["hint"]
     assert outcome.error_code == "DAMAGED"
-    assert (verify(made, LOG, Asked(deep=False)).status == "whole") is (harm == "altered")
+    assert (verify(made, LOG, VerifyRequest(deep=False)).status == "whole") is (harm == "altered")
     assert len(open_table(made).to_pyarrow_table()) == 1
 
 

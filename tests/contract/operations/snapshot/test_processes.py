@@ -38,7 +38,7 @@ INSTANT = "2026-01-01T00:00:00+00:00"
 def _claimed(ledger: Ledger, run: str, takeover: bool = False) -> Snapshot | None:
     """This run's attempt. Refused while another's is open: then it is tried again."""
     asked = claim.Claim(run, "fold", SnapshotKind.FULL, INSTANT, takeover)
-    return claim.find_by_run(ledger.commit(partial(claim.claim, asked=asked)), run)
+    return claim.find_by_run(ledger.commit(partial(claim.claim, request=asked)), run)
 
 
 def _staged(store: Store, ledger: Ledger, mine: Snapshot) -> None:

@@ -28,7 +28,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.verify.scope import find_proof, write_proof
 from tidefold.operations.verify.scrub import scrub
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 from tidefold.storage.local_store import LocalStore
 
 LOG = "items"
@@ -244,11 +244,11 @@ def test_a_store_that_cannot_be_written_is_a_warning_and_no_damage(pipeline: Pip
 
 
 def test_verify_that_read_everything_is_recorded_if_asked(pipeline: Pipeline) -> None:
-    verify(pipeline, LOG, Asked(deep=False, record=True))
-    verify(pipeline, LOG, Asked(snapshot=1, record=True))
+    verify(pipeline, LOG, VerifyRequest(deep=False, record=True))
+    verify(pipeline, LOG, VerifyRequest(snapshot=1, record=True))
     verify(pipeline, LOG)
     assert find_proof(pipeline.store, LOG) is None
-    verify(pipeline, LOG, Asked(record=True))
+    verify(pipeline, LOG, VerifyRequest(record=True))
     proof = find_proof(pipeline.store, LOG)
     assert proof
     assert (proof.by, proof.share, proof.damaged) == ("verify", 1.0, ())

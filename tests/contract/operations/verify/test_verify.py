@@ -44,7 +44,7 @@ from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify import verify as verification
 from tidefold.operations.verify.scope import _hint
-from tidefold.operations.verify.verify import Asked, verify
+from tidefold.operations.verify.verify import VerifyRequest, verify
 from tidefold.storage.local_copies.roots import LocalRoots
 from tidefold.storage.local_store import LocalStore
 
@@ -99,7 +99,7 @@ def on_copy(template: Path, folder: Path) -> Pipeline:
 
 
 def found(pipeline: Pipeline, log: str = "accounts", **asked: Any) -> list[dict[str, Any]]:
-    return list(verify(pipeline, log, Asked(**asked)).facts["damage"])
+    return list(verify(pipeline, log, VerifyRequest(**asked)).facts["damage"])
 
 
 def brief(damage: list[dict[str, Any]]) -> list[tuple[str, str, list[int], list[str], list[str]]]:
@@ -170,7 +170,7 @@ def test_a_whole_log_is_looked_at_and_nothing_is_changed(pipeline: Pipeline, tmp
     facts = outcome.facts
     assert (facts["files"], facts["copies"], facts["single"]) == (5 + 2, 5 + 2, 5 + 2)
     assert facts["snapshots"] == [1, 2]
-    assert verify(pipeline, "accounts", Asked(repair=True)).status == "whole"
+    assert verify(pipeline, "accounts", VerifyRequest(repair=True)).status == "whole"
     assert verify(pipeline, "tellers").status == "nothing"
     assert contents(tmp_path) == before
 
@@ -185,7 +185,7 @@ def test_a_file_that_table_and_snapshots_share_by_hard_link_is_one_copy(
     names = [own(1, name), own(2, name), in_table(name)]
     harm(full(pipeline, names[0]), how)
     before = contents(full(pipeline, ""))
-    outcome = verify(pipeline, "accounts", Asked(repair=repair))
+    outcome = verify(pipeline, "accounts", VerifyRequest(repair=repair))
     [damage] = outcome.facts["damage"]
     assert brief([damage]) == [("data file", how, [1, 2], names, [])]
     assert (outcome.error_code, outcome.error.exit_code, damage["repaired"]) == ("DAMAGED", 5, "")
@@ -244,7 +244,7 @@ def test_a_snapshot_that_is_aborted_while_it_is_checked_is_no_damage(
         return read(store, path, snapshot)
 
     monkeypatch.setattr(verification, "read_manifest_at", aborted_before)
-    assert verify(pipeline, "accounts", Asked(deep=False)).status == "whole"
+    assert verify(pipeline, "accounts", VerifyRequest(deep=False)).status == "whole"
 
 
 @pytest.mark.parametrize("at", ["table", "snapshot"])
@@ -258,7 +258,7 @@ def test_a_name_that_is_gone_is_found_and_linked_to_the_copy_that_is_there(pipel
     assert brief(found(pipeline)) == expected
     assert "tidefold check verify accounts --repair" in found(pipeline)[0]["hint"]
     assert brief(found(pipeline, deep=False)) == expected
-    outcome = verify(pipeline, "accounts", Asked(repair=True))
+    outcome = verify(pipeline, "accounts", VerifyRequest(repair=True))
     assert (outcome.status, outcome.error_code) == ("repaired", None)
     assert full(pipeline, gone).samefile(full(pipeline, there))
     check_whole(pipeline)
@@ -313,7 +313,7 @@ def test_each_damage_in_each_copy_is_found_and_repaired_from_the_other(
     sources = [LogPaths("items").manifest(2)] if part == "delta" else good[:1]
     damage = found(copied, "items")
     assert sorted(brief(damage)) == sorted((words, expected_harm, ids, paths, sources) for paths in damaged)
-    outcome = verify(copied, "items", Asked(repair=True))
+    outcome = verify(copied, "items", VerifyRequest(repair=True))
     assert (outcome.status, [d["repaired"] for d in outcome.facts["damage"]]) == ("repaired", sources * len(damaged))
     check_whole(copied, "items")
     no_halves(copied)
@@ -331,7 +331,7 @@ def test_names_that_shared_the_damaged_bytes_share_the_new_ones(copied: Pipeline
     harm(snapshot, "altered")
     with snapshot.open("rb") as reader:
         spoilt = snapshot.read_bytes()
-        assert verify(copied, "items", Asked(repair=True)).status == "repaired"
+        assert verify(copied, "items", VerifyRequest(repair=True)).status == "repaired"
         assert reader.read() == spoilt
     assert snapshot.samefile(table)
     assert snapshot.stat().st_nlink == 2
@@ -345,7 +345,7 @@ def test_another_snapshot_s_real_copy_repairs_the_shared_file(pipeline: Pipeline
     harm(full(pipeline, own(2, name)), "altered")
     damage = found(pipeline)
     assert brief(damage) == [("data file", "altered", [1, 2], [own(2, name), in_table(name)], [own(1, name)])]
-    assert verify(pipeline, "accounts", Asked(repair=True)).status == "repaired"
+    assert verify(pipeline, "accounts", VerifyRequest(repair=True)).status == "repaired"
     # Two copies they were, two copies they are.
     assert check_whole(pipeline).facts["copies"] == 5 + 2 + 1
     assert len(snapshot_rows(pipeline, 2)) == len(table_rows(pipeline)) == 100
@@ -367,7 +367,7 @@ def test_a_copy_on_another_device_is_a_copy(pipeline: Pipeline, tmp_path: Path) 
         assert pipeline.store.identity(own(1, name)) != pipeline.store.identity(own(2, name))
         harm(full(pipeline, own(2, name)), "altered")
         assert brief(found(pipeline))[0][4] == [own(1, name)]
-        assert verify(pipeline, "accounts", Asked(repair=True)).status == "repaired"
+        assert verify(pipeline, "accounts", VerifyRequest(repair=True)).status == "repaired"
     finally:
         shutil.rmtree(elsewhere)
 
@@ -386,7 +386,7 @@ def test_a_quick_repair_proves_its_source_first(copied: Pipeline) -> None:
     for path in (own(2, name, "items"), in_table(name, "items")):
         harm(full(copied, path), "missing")
     harm(full(copied, f"local:items/0000000002/_data/{name}"), "altered")
-    outcome = verify(copied, "items", Asked(deep=False, repair=True))
+    outcome = verify(copied, "items", VerifyRequest(deep=False, repair=True))
     assert [(d["harm"], d["why"]) for d in outcome.facts["damage"]] == [
         ("missing", "no copy of the file is proved to be intact")
     ] * 2
@@ -407,7 +407,7 @@ def test_one_snapshot_is_looked_at_and_others_only_as_sources(pipeline: Pipeline
     harm(full(pipeline, own(2, shared)), "cut")
     assert brief(found(pipeline, snapshot=2))[0][4] == [own(1, shared)]
     with pytest.raises(NotFoundError):
-        verify(pipeline, "accounts", Asked(snapshot=9))
+        verify(pipeline, "accounts", VerifyRequest(snapshot=9))
 
 
 def test_a_tail_only_snapshot_is_its_base_and_its_change_sets(pipeline: Pipeline) -> None:
@@ -443,7 +443,7 @@ def test_a_segment_is_repaired_only_from_a_copy_that_every_log_in_it_recognises(
     with full(copied, f"local:{path}").open("r+b") as stream:
         stream.seek(theirs.location.offset + theirs.location.length // 2)
         stream.write(b"?????")
-    outcome = verify(copied, "items", Asked(repair=True))
+    outcome = verify(copied, "items", VerifyRequest(repair=True))
     [damage] = outcome.facts["damage"]
     assert (damage["repaired"], damage["why"]) == ("", "no copy of the file is proved to be intact")
     assert not full(copied, path).exists()
@@ -478,7 +478,7 @@ def test_a_snapshot_s_own_delta_log_is_made_anew_from_the_manifest(pipeline: Pip
     [damage] = found(pipeline)
     shown = "unreadable" if how == "cut" else how
     assert brief([damage]) == [("delta log", shown, [2], [path], [PATHS.manifest(2)])]
-    assert verify(pipeline, "accounts", Asked(repair=True)).status == "repaired"
+    assert verify(pipeline, "accounts", VerifyRequest(repair=True)).status == "repaired"
     check_whole(pipeline)
     assert len(snapshot_rows(pipeline, 2)) == 100
 
@@ -504,7 +504,7 @@ def test_statistics_that_would_hide_rows_are_found(pipeline: Pipeline) -> None:
 def test_what_others_committed_is_named_and_not_repaired(pipeline: Pipeline) -> None:
     DeltaTable(pipeline.store.uri(PATHS.snapshot(1))).optimize.compact()
     DeltaTable(pipeline.store.uri(PATHS.table)).delete("id = 1")
-    outcome = verify(pipeline, "accounts", Asked(repair=True))
+    outcome = verify(pipeline, "accounts", VerifyRequest(repair=True))
     table, own_log = outcome.facts["damage"]
     assert brief([own_log])[0][:3] == ("delta log", "foreign", [1])
     assert own_log["why"] == "other programs committed to it: 00000000000000000001.json"
@@ -556,7 +556,7 @@ def test_bytes_that_the_disk_does_not_give_are_damage_and_a_silent_store_is_not(
             raise StorageError("STORAGE", "no answer")
 
     with pytest.raises(StorageError):
-        verify(replace(copied, store=Silent(full(copied, ""))), "items", Asked(repair=True))
+        verify(replace(copied, store=Silent(full(copied, ""))), "items", VerifyRequest(repair=True))
 
 
 def test_local_copies_that_cannot_be_looked_at_are_a_warning(copied: Pipeline) -> None:
@@ -587,10 +587,10 @@ def test_in_s3_what_is_gone_is_put_back_from_another_object(in_s3: Pipeline) -> 
     name = file_of(in_s3, 1)
     in_s3.store.delete([own(1, name)])
     assert brief(found(in_s3)) == [("data file", "missing", [1], [own(1, name)], [in_table(name)])]
-    assert verify(in_s3, "accounts", Asked(repair=True)).status == "repaired"
+    assert verify(in_s3, "accounts", VerifyRequest(repair=True)).status == "repaired"
     in_s3.store.delete([f"snapshots/accounts/0000000001/{COMMIT}"])
     assert [d["part"] for d in found(in_s3)] == ["delta log"]
-    assert verify(in_s3, "accounts", Asked(repair=True)).status == "repaired"
+    assert verify(in_s3, "accounts", VerifyRequest(repair=True)).status == "repaired"
     check_whole(in_s3)
 
 
@@ -604,7 +604,7 @@ def test_in_s3_what_is_altered_is_named_and_not_replaced_until_it_is_removed(in_
     assert "never replaces an object in S3" in damage["why"]
     assert f"aws s3 rm {in_s3.store.uri(own(1, name))}" in damage["hint"]
     in_s3.store.delete([own(1, name)])
-    assert verify(in_s3, "accounts", Asked(repair=True)).status == "repaired"
+    assert verify(in_s3, "accounts", VerifyRequest(repair=True)).status == "repaired"
     assert in_s3.store.read(own(1, name)) == right
 
 
@@ -624,7 +624,7 @@ def test_what_was_removed_on_purpose_meanwhile_is_no_damage(tmp_path: Path, monk
         return found
 
     monkeypatch.setattr(verification, "examine", looks_late)
-    outcome = verify(pipeline, "items", Asked(repair=True))
+    outcome = verify(pipeline, "items", VerifyRequest(repair=True))
     assert seen
     assert outcome.facts["damage"] == []
     assert pipeline.store.list(LogPaths("items").snapshot(1)) == []
@@ -647,7 +647,7 @@ def test_what_is_put_back_for_a_snapshot_that_is_retired_in_that_moment_goes_aga
 
     # The local copy is the good one.
     monkeypatch.setattr(verification, "repair_file", repairs_late)
-    assert verify(pipeline, "items", Asked(repair=True)).facts["damage"] == []
+    assert verify(pipeline, "items", VerifyRequest(repair=True)).facts["damage"] == []
     assert pipeline.store.list(LogPaths("items").snapshot(1)) == []
 
 
@@ -683,9 +683,9 @@ def test_a_repair_that_fails_at_any_call_is_finished_by_the_next(template: Path,
         spoilt = {path: full(pipeline, path).read_bytes() for path in paths}
         store = FaultyStore(tmp_path / "copied/store", at, fault)
         with suppress(Killed, StorageError):
-            verify(replace(pipeline, store=store), "items", Asked(repair=True))
+            verify(replace(pipeline, store=store), "items", VerifyRequest(repair=True))
         assert all(full(pipeline, p).read_bytes() in (right[p], spoilt[p]) for p in paths)
-        assert verify(pipeline, "items", Asked(repair=True)).error_code is None
+        assert verify(pipeline, "items", VerifyRequest(repair=True)).error_code is None
         assert {path: full(pipeline, path).read_bytes() for path in paths} == right
         no_halves(pipeline)
         # Whoever is killed makes no more calls: an undisturbed one says how many there are.
