@@ -31,7 +31,7 @@ def proxy(gcs: GcsBucketOfTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Los
     """Everything that the store asks passes here. Nobody waits for failures to pass."""
     from tidefold.storage.gcs import client
 
-    monkeypatch.setattr(client, "PATIENCE", 0.0)
+    monkeypatch.setattr(client.object_client, "PATIENCE", 0.0)
     with lossy_proxy(gcs.server.url) as made:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", made.url)
         yield made
@@ -75,7 +75,7 @@ def test_a_put_that_is_sent_again_after_a_lost_answer_has_won_its_race(
 ) -> None:
     from tidefold.storage.gcs import client
 
-    monkeypatch.setattr(client, "PATIENCE", 30.0)
+    monkeypatch.setattr(client.object_client, "PATIENCE", 30.0)
     monkeypatch.setattr(client, "_clients", {})
     store = open_store(gcs.address, HERE)
     proxy.fail("POST", "uploadType=multipart")
@@ -90,7 +90,7 @@ def test_too_many_requests_are_waited_for(
 ) -> None:
     from tidefold.storage.gcs import client
 
-    monkeypatch.setattr(client, "PATIENCE", 30.0)
+    monkeypatch.setattr(client.object_client, "PATIENCE", 30.0)
     monkeypatch.setattr(client, "_clients", {})
     store = open_store(gcs.address, HERE)
     proxy.fail("GET", "/o", 429, times=2)

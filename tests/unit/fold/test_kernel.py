@@ -65,7 +65,7 @@ def fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
 
 def by_sql() -> AbstractContextManager[object]:
     """As if no case were plain."""
-    return patch.object(merge, "find", lambda *given: None)
+    return patch.object(merge.arrow_merge, "find", lambda *given: None)
 
 
 def _fold(base: dict, changes: list[dict]) -> tuple[dict, int, int]:
