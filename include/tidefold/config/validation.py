@@ -13,14 +13,8 @@ from tidefold.config.models.log import LogConfig, TtlUpdate
 from tidefold.config.models.table import change_mistakes
 from tidefold.domain.key_groups import RedistributionMode
 from tidefold.domain.paths import check_log_id
+from tidefold.domain.table import table_spec_validation
 from tidefold.domain.table.table_spec import COLUMNS, FILE, Deletes, Engine
-from tidefold.domain.table.table_spec_validation import (
-    Mistake,
-    column_mistakes,
-    key_mistakes,
-    merge_mistakes,
-    type_mistakes,
-)
 from tidefold.domain.table.types import UNITS, parse_type
 from tidefold.errors import InvalidInputError
 from tidefold.sources.api import custom_sources
@@ -58,7 +52,7 @@ def check_log(log: str, entry: LogConfig, document: YamlDocument) -> Iterator[Co
         yield problem("BUCKETS_INVALID", ("buckets",), message, "Lower `buckets`, or raise `key_groups`.")
 
 
-def _source_mistakes(entry: LogConfig) -> Iterator[Mistake]:
+def _source_mistakes(entry: LogConfig) -> Iterator[table_spec_validation.Mistake]:
     """Yields the mistakes of a log together with its source; each alone is valid."""
     source = entry.source
     if source is None:
@@ -84,7 +78,7 @@ def _source_mistakes(entry: LogConfig) -> Iterator[Mistake]:
         yield from _commit_time(entry, source.commit_time)
 
 
-def _custom(entry: LogConfig, source: sources.CustomEntry) -> Iterator[Mistake]:
+def _custom(entry: LogConfig, source: sources.CustomEntry) -> Iterator[table_spec_validation.Mistake]:
     if entry.shape.orders_by_file:
         yield _no_file_order("a custom source numbers its records itself")
     if source.name not in custom_sources():
@@ -92,11 +86,11 @@ def _custom(entry: LogConfig, source: sources.CustomEntry) -> Iterator[Mistake]:
         yield "SOURCE_UNKNOWN", ("source", "name"), f"is `{source.name}`, which no installed package provides.", hint
 
 
-def _no_file_order(why: str) -> Mistake:
+def _no_file_order(why: str) -> table_spec_validation.Mistake:
     return "ORDER_FILE", ("order",), f"names `file`, but {why}.", "Leave `file` out of `order`."
 
 
-def _commit_time(entry: LogConfig, name: str | None) -> Iterator[Mistake]:
+def _commit_time(entry: LogConfig, name: str | None) -> Iterator[table_spec_validation.Mistake]:
     """Checks `commit_time`. Deletes have only the columns of key and order; a date does not say when on its day."""
     by = entry.shape.order_by
     if name is None or (name in by and name in entry.columns and entry.columns[name].type == "timestamp"):
@@ -110,7 +104,7 @@ def _commit_time(entry: LogConfig, name: str | None) -> Iterator[Mistake]:
     yield "SOURCE_COMMIT_TIME", ("source", "commit_time"), f"is `{name}`, not a timestamp column of `order`.", hint
 
 
-def _ops(op: sources.OpEntry | None) -> Iterator[Mistake]:
+def _ops(op: sources.OpEntry | None) -> Iterator[table_spec_validation.Mistake]:
     if op is None:
         return
     if op.delete == "any":
@@ -129,7 +123,7 @@ def _ops(op: sources.OpEntry | None) -> Iterator[Mistake]:
                 yield "OP_TWICE", at, f"is `{value}`, which is also in `{other}`.", "Remove it from one of them."
 
 
-def _header(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]:
+def _header(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[table_spec_validation.Mistake]:
     """Checks `header`: without a header line, it must give the position of every column of a CSV file."""
     if not isinstance(source, sources.CsvEntry) or source.header is True:
         return
@@ -141,7 +135,7 @@ def _header(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]
         yield "SOURCE_HEADER", ("source", "header"), message, hint
 
 
-def _places(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]:
+def _places(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[table_spec_validation.Mistake]:
     """Checks a source without offsets: columns or files must order the changes of a key."""
     shape = entry.shape
     if shape.order == COLUMNS and not shape.order_by and not source.extract:
@@ -149,7 +143,7 @@ def _places(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]
         yield "SOURCE_ORDER", ("order",), "is missing: nothing shows which row of the files is newer.", hint
 
 
-def _extracts(entry: LogConfig) -> Iterator[Mistake]:
+def _extracts(entry: LogConfig) -> Iterator[table_spec_validation.Mistake]:
     """Checks a log of full extracts: their dates order the rows, and a row has no operation."""
     source = entry.source
     if not isinstance(source, sources.ParquetEntry | sources.JsonEntry | sources.DeltaTableEntry) or not source.extract:
@@ -182,7 +176,7 @@ def _is_set(source: sources.ParquetEntry | sources.JsonEntry | sources.DeltaTabl
     return name in source.model_fields_set
 
 
-def _any_names(entry: LogConfig, source: sources.JsonEntry) -> Iterator[Mistake]:
+def _any_names(entry: LogConfig, source: sources.JsonEntry) -> Iterator[table_spec_validation.Mistake]:
     """Checks `names: any`: columns or files must order the changes of a key."""
     shape = entry.shape
     if shape.orders_by_file and source.names in ("kafka", "kafka-dash"):
@@ -195,7 +189,7 @@ def _any_names(entry: LogConfig, source: sources.JsonEntry) -> Iterator[Mistake]
         yield "SOURCE_ORDER", ("order",), why, hint
 
 
-def _encodings(entry: LogConfig, where: str) -> Iterator[Mistake]:
+def _encodings(entry: LogConfig, where: str) -> Iterator[table_spec_validation.Mistake]:
     allowed = UNITS if isinstance(entry.source, sources.CsvEntry) else ()
     for name, column in entry.columns.items():
         if column.encoding and (column.type != "timestamp" or column.encoding not in allowed):
@@ -203,7 +197,7 @@ def _encodings(entry: LogConfig, where: str) -> Iterator[Mistake]:
             yield "ENCODING_WITHOUT_EFFECT", ("columns", name), message, "Remove it."
 
 
-def _types(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]:
+def _types(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[table_spec_validation.Mistake]:
     yield from _encodings(entry, f"with format {source.format}")
     for name, column in entry.columns.items():
         if isinstance(source, sources.CsvEntry) and parse_type(column.type).name in _NO_TEXT:
@@ -211,7 +205,7 @@ def _types(entry: LogConfig, source: sources.ParquetEntry) -> Iterator[Mistake]:
             yield "SOURCE_TYPE", ("columns", name), message, "Land it as Parquet or JSON."
 
 
-def _state(entry: LogConfig, source: sources.StateJsonEntry) -> Iterator[Mistake]:
+def _state(entry: LogConfig, source: sources.StateJsonEntry) -> Iterator[table_spec_validation.Mistake]:
     """Checks key and merge engine, which depend on the kind of state."""
     parts, whole, kind = source.state_key, list(entry.key), source.kind
     kept = {"map": 0 < len(parts) < len(whole), "queue": len(parts) < len(whole)}.get(kind, parts == whole)
@@ -291,14 +285,14 @@ def _paths(entry: LogConfig) -> Iterator[_Found]:
             yield code, at, message, hint
 
 
-def _table_mistakes(entry: LogConfig) -> Iterator[Mistake]:
+def _table_mistakes(entry: LogConfig) -> Iterator[table_spec_validation.Mistake]:
     """Yields the mistakes in the description of the table."""
     shape = entry.shape
     types = {column.name: column.type for column in shape.columns}
-    yield from column_mistakes(list(types))
-    yield from type_mistakes(shape.columns)
-    yield from key_mistakes(shape.key, types)
-    yield from merge_mistakes(shape)
+    yield from table_spec_validation.column_mistakes(list(types))
+    yield from table_spec_validation.type_mistakes(shape.columns)
+    yield from table_spec_validation.key_mistakes(shape.key, types)
+    yield from table_spec_validation.merge_mistakes(shape)
     yield from change_mistakes(shape)
     if entry.late and not (shape.order_by and shape.merge.engine in _REMEMBERING):
         hint = "Remove it: no change can be late if the source itself numbers its changes in order."

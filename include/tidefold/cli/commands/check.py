@@ -100,7 +100,7 @@ def verify(
     from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.verify.scope import add_readers
     from tidefold.operations.verify.scrub import parse_budget, scrub
-    from tidefold.operations.verify.verify import Asked
+    from tidefold.operations.verify.verify import VerifyRequest
     from tidefold.operations.verify.verify import verify as verify_all
 
     if share is not None and (snapshot is not None or spark or not deep):
@@ -113,7 +113,7 @@ def verify(
         tell = ProgressLine(lambda text: terminal.note(f"{log}: {text}"))
         if budget:
             return scrub(pipeline, log, budget, repair=repair, tell=tell)
-        return verify_all(pipeline, log, Asked(snapshot, deep, repair, record=True), tell)
+        return verify_all(pipeline, log, VerifyRequest(snapshot, deep, repair, record=True), tell)
 
     outcomes = for_each_log(choose_logs(pipeline, logs), act)
     if spark:
