@@ -36,6 +36,11 @@ _FORMER = {
     "scrub": "check verify --share 5% --repair",
     "sets": "set show",
 }
+_SETTINGS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 
 
 class _Commands(TyperGroup):
@@ -67,11 +72,6 @@ class _Group(TyperGroup):
         return super().parse_args(ctx, ["plan", *args] if planned else args)
 
 
-_SETTINGS: dict[str, Any] = {
-    "no_args_is_help": True,
-    "rich_markup_mode": "rich",
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
 app = typer.Typer(
     name="tidefold",
     cls=_Commands,
@@ -82,12 +82,6 @@ app = typer.Typer(
     ),
     **_SETTINGS,
 )
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"tidefold {tidefold.__version__}")
-        raise typer.Exit
 
 
 def main(
@@ -102,6 +96,12 @@ def main(
 
     Begin: tidefold init landing/, then tidefold validate, then tidefold run
     """
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidefold {tidefold.__version__}")
+        raise typer.Exit
 
 
 def _add_commands() -> None:

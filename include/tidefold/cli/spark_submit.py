@@ -38,13 +38,6 @@ from tidefold.storage.safe_files import make_private_folder
 
 _PATIENCE = 60.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def _interrupt_connection(_number: int, _frame: Any) -> None:
-    interrupt_connected()
-    raise KeyboardInterrupt
-
-
 _POLL_SECONDS = 0.05
 _GRACE_SECONDS = 10.0
 _PROGRESS_SECONDS = 5.0
@@ -84,15 +77,6 @@ class SparkProcess:
             self._process.wait(grace)
         _end(self._process)
         return self._process.returncode
-
-
-def _wait(terminal: Terminal, step: AnyStep, process: SparkProcess, has_result: Callable[[], bool]) -> None:
-    """Waits until there is a result or the process has ended. Prints every few seconds that the step runs."""
-    began = noted = time.monotonic()
-    while not has_result() and process.runs():
-        if time.monotonic() - noted >= _PROGRESS_SECONDS:
-            noted = time.monotonic()
-            terminal.note(f"{step.name}: running, {noted - began:.0f} s")
 
 
 def name_file(folder: Path, step: AnyStep, ending: str) -> Path:
@@ -226,6 +210,20 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             return outcomes
         job, self._job = self._job, None
         return describe_death(self._terminal, step, logs, job.end(0), job.process.output)
+
+
+def _interrupt_connection(_number: int, _frame: Any) -> None:
+    interrupt_connected()
+    raise KeyboardInterrupt
+
+
+def _wait(terminal: Terminal, step: AnyStep, process: SparkProcess, has_result: Callable[[], bool]) -> None:
+    """Waits until there is a result or the process has ended. Prints every few seconds that the step runs."""
+    began = noted = time.monotonic()
+    while not has_result() and process.runs():
+        if time.monotonic() - noted >= _PROGRESS_SECONDS:
+            noted = time.monotonic()
+            terminal.note(f"{step.name}: running, {noted - began:.0f} s")
 
 
 class _Job:

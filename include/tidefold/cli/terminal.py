@@ -33,6 +33,38 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _BUG_CODE = 1
 _INTERRUPTED = 130
+_Config = Annotated[Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.")]
+_Debug = Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")]
+_RUN = re.compile(r"[\w./:+-]{1,200}")
+OptionalSnapshot = Annotated[int | None, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
+Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
+SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1)]
+RunId = Annotated[
+    str | None,
+    typer.Option(
+        "--run", "--run-id", help="Id of the run. The same id again continues that run.", show_default="a new one"
+    ),
+]
+Takeover = Annotated[bool, typer.Option("--takeover", help="Supersede an open attempt of another run.")]
+TakeoverAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--takeover-after",
+        help="Supersede an attempt of another run after this many seconds without progress (60 or more).",
+        metavar="SECONDS",
+        show_default="never",
+    ),
+]
+KindOfSnapshot = Annotated[
+    KindPolicy | None,
+    typer.Option(
+        "--kind",
+        help="full: files of its own; incremental: shares files of confirmed snapshots; auto: chosen by cost.",
+        show_default="as configured",
+    ),
+]
+AtInstant = Annotated[str, typer.Option("--at", help="With its zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what the command would do.")]
 
 
 class Format(StrEnum):
@@ -57,17 +89,6 @@ def format_cell(value: Any) -> str:
 def plain(value: Any) -> str:
     """Returns the text of a value that JSON has no type for: bytes as base64."""
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
-def _finite(data: Any) -> Any:
-    """Replaces the numbers that JSON does not have, NaN and the infinities, by their names."""
-    if isinstance(data, Mapping):
-        return {name: _finite(value) for name, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
-    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +167,17 @@ class Terminal:
             self.json({"error": {"code": code, "message": message, "hint": hint}})
 
 
+def _finite(data: Any) -> Any:
+    """Replaces the numbers that JSON does not have, NaN and the infinities, by their names."""
+    if isinstance(data, Mapping):
+        return {name: _finite(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    return data
+
+
 def terminal_width() -> int:
     """Returns COLUMNS, or the width of the terminal. Piped output has the width that the tables were designed for."""
     return shutil.get_terminal_size((_WIDTH, 0)).columns
@@ -168,9 +200,7 @@ def add_logs_of_sets(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
     return list(dict.fromkeys([*logs, *members]))
 
 
-_Config = Annotated[Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.")]
 _Format = Annotated[Format, typer.Option("--format", help="Output on stdout: text, or one JSON object.")]
-_Debug = Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")]
 _COMMON: dict[str, tuple[Any, Any]] = {
     "config": (_Config, Path("tidefold.yaml")),
     "format": (_Format, Format.TEXT),
@@ -211,9 +241,6 @@ def help_text(docstring: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-_RUN = re.compile(r"[\w./:+-]{1,200}")
-
-
 def run_id(asked: str | None) -> str:
     """Returns the given id, or a new one. Raises InvalidInputError."""
     if asked is None:
@@ -237,32 +264,3 @@ def complete_log(ctx: typer.Context, incomplete: str) -> list[str]:
 Log = Annotated[str, typer.Argument(help="Id of the log.", metavar="LOG", autocompletion=complete_log)]
 LogOrSet = Annotated[str | None, typer.Argument(help="A log, or --set.", metavar="LOG", autocompletion=complete_log)]
 Logs = Annotated[list[str] | None, typer.Argument(help="Default: all.", metavar="LOG", autocompletion=complete_log)]
-OptionalSnapshot = Annotated[int | None, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
-Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
-SnapshotId = Annotated[int | None, typer.Option("--snapshot", help="Id of the snapshot.", min=1)]
-RunId = Annotated[
-    str | None,
-    typer.Option(
-        "--run", "--run-id", help="Id of the run. The same id again continues that run.", show_default="a new one"
-    ),
-]
-Takeover = Annotated[bool, typer.Option("--takeover", help="Supersede an open attempt of another run.")]
-TakeoverAfter = Annotated[
-    float | None,
-    typer.Option(
-        "--takeover-after",
-        help="Supersede an attempt of another run after this many seconds without progress (60 or more).",
-        metavar="SECONDS",
-        show_default="never",
-    ),
-]
-KindOfSnapshot = Annotated[
-    KindPolicy | None,
-    typer.Option(
-        "--kind",
-        help="full: files of its own; incremental: shares files of confirmed snapshots; auto: chosen by cost.",
-        show_default="as configured",
-    ),
-]
-AtInstant = Annotated[str, typer.Option("--at", help="With its zone: 2026-11-05T00:00:00Z.", metavar="INSTANT")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print what the command would do.")]

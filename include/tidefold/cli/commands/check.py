@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 Seconds = Annotated[float, typer.Option("--seconds", help="How long a check may take.", min=1, max=600)]
 _FAILED = 1
+Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be intact.")]
+Spark = Annotated[bool, typer.Option("--spark", help="Also read the published table through Spark's Delta reader.")]
+ShareOfFiles = Annotated[
+    str | None, typer.Option("--share", help="Read only the next files: 5%, or 20GiB of each log.", metavar="SHARE")
+]
+Tried = Annotated[int | None, typer.Argument(help="Default: the newest completed.", metavar="SNAPSHOT", min=1)]
+Scratch = Annotated[str | None, typer.Option("--scratch", help="Where; default: var/drill.", metavar="DIR")]
 
 
 def doctor(terminal: Terminal, seconds: Seconds = 20.0) -> int:
@@ -58,14 +66,6 @@ def doctor(terminal: Terminal, seconds: Seconds = 20.0) -> int:
     data = {"command": terminal.command, "exit_code": code, "findings": [asdict(finding) for finding in findings]}
     terminal.result(data, *lines, f"{summarize(findings)}.")
     return code
-
-
-Deep = Annotated[bool, typer.Option("--deep/--quick", help="Read all bytes, or check only presence and length.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Repair damaged files from a copy that is proved to be intact.")]
-Spark = Annotated[bool, typer.Option("--spark", help="Also read the published table through Spark's Delta reader.")]
-ShareOfFiles = Annotated[
-    str | None, typer.Option("--share", help="Read only the next files: 5%, or 20GiB of each log.", metavar="SHARE")
-]
 
 
 def verify(
@@ -124,10 +124,6 @@ def verify(
         compared = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
         outcomes = [add_readers(outcome, readers) for outcome, readers in zip(outcomes, compared, strict=True)]
     return print_verified(terminal, outcomes)
-
-
-Tried = Annotated[int | None, typer.Argument(help="Default: the newest completed.", metavar="SNAPSHOT", min=1)]
-Scratch = Annotated[str | None, typer.Option("--scratch", help="Where; default: var/drill.", metavar="DIR")]
 
 
 def drill(

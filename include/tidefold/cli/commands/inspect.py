@@ -14,6 +14,9 @@ from tidefold.presentation.tables import format_place, key_text
 if TYPE_CHECKING:
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
 
+LogOrCode = Annotated[str, typer.Argument(help="A log or a code.", metavar="LOG|CODE", autocompletion=complete_log)]
+KeyWords = Annotated[list[str] | None, typer.Argument(help="As JSON, '{\"id\": 7}', or as id=7.", metavar="KEY")]
+
 
 def status(terminal: Terminal, logs: Logs = None) -> int:
     """Show the state of each log.
@@ -55,10 +58,6 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     terminal.result(data, *parts, *alarm_lines(statuses), *of_sets, *remarks(statuses), *lines, *local_lines(use))
     failed = (one.error.exit_code for one in sets if one.error)
     return exit_code(s.error for s in statuses if s.error) or next(failed, 0)
-
-
-LogOrCode = Annotated[str, typer.Argument(help="A log or a code.", metavar="LOG|CODE", autocompletion=complete_log)]
-KeyWords = Annotated[list[str] | None, typer.Argument(help="As JSON, '{\"id\": 7}', or as id=7.", metavar="KEY")]
 
 
 def explain(

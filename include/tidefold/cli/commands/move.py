@@ -37,6 +37,14 @@ Overwrite = Annotated[bool, typer.Option("--overwrite-unfinished", help="Replace
 Stop = Annotated[bool, typer.Option("--stop", help="First stop the log, and publish its changes. See resume.")]
 By = Annotated[str | None, typer.Option("--by", help="With --stop: who stops it.", show_default="your user name")]
 StopReason = Annotated[str, typer.Option("--reason", help="With --stop: the reason.")]
+OriginalAddress = Annotated[str, typer.Argument(help="A savepoint, or a full snapshot in another store.")]
+ClaimMode = Annotated[Ownership, typer.Option("--claim-mode", help="What becomes of the original: see above.")]
+To = Annotated[str, typer.Option("--to", help="An empty folder or s3:// address.", metavar="PATH")]
+Groups = Annotated[str | None, typer.Option("--key-groups", help="Only these, such as 0-31.", metavar="A-B")]
+ShareOfRows = Annotated[str | None, typer.Option("--share", help="Only the part of worker I of N: 2/8.", metavar="I/N")]
+Yes = Annotated[bool, typer.Option("--yes", help="Write it. Without it, only the plan is printed.")]
+Table = Annotated[bool, typer.Option("--table", help="Make the lost published table of LOG again, not the ledger.")]
+PlanOnly = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print the plan. This is also the default.")]
 
 
 def savepoint(
@@ -81,10 +89,6 @@ def savepoint(
         raise InvalidInputError("SAVEPOINT_OPTIONS", "--stop needs --to.", hint="Give --to ADDRESS.")
     stopped = stop_log(pipeline, log_id, open_place(pipeline, to).address, by or getpass.getuser(), reason)
     return save_stopped(terminal, pipeline, log_id, wanted, stopped, takeover)
-
-
-OriginalAddress = Annotated[str, typer.Argument(help="A savepoint, or a full snapshot in another store.")]
-ClaimMode = Annotated[Ownership, typer.Option("--claim-mode", help="What becomes of the original: see above.")]
 
 
 def import_(
@@ -137,11 +141,6 @@ def resume(terminal: Terminal, log: Log) -> int:
     return act_on_log(terminal, log, act, after=f"tidefold run {log}")
 
 
-To = Annotated[str, typer.Option("--to", help="An empty folder or s3:// address.", metavar="PATH")]
-Groups = Annotated[str | None, typer.Option("--key-groups", help="Only these, such as 0-31.", metavar="A-B")]
-ShareOfRows = Annotated[str | None, typer.Option("--share", help="Only the part of worker I of N: 2/8.", metavar="I/N")]
-
-
 def export(
     terminal: Terminal,
     to: To,
@@ -188,11 +187,6 @@ def _groups(text: str | None) -> KeyGroups | None:
         message = f"`{text}` is not a range of key groups."
         raise InvalidInputError("KEY_GROUPS_INVALID", message, hint="Write it as `0-31`.")
     return KeyGroups(int(span[1]), int(span[2]))
-
-
-Yes = Annotated[bool, typer.Option("--yes", help="Write it. Without it, only the plan is printed.")]
-Table = Annotated[bool, typer.Option("--table", help="Make the lost published table of LOG again, not the ledger.")]
-PlanOnly = Annotated[bool, typer.Option("--dry-run", help="Change nothing: print the plan. This is also the default.")]
 
 
 def rebuild(

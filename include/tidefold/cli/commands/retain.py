@@ -21,6 +21,8 @@ from tidefold.operations.ground.outcome import Status, for_each_log
 if TYPE_CHECKING:
     from tidefold.operations.ground.outcome import Outcome
 
+Local = Annotated[bool, typer.Option("--local", help="Delete local copies instead, except the newest of each log.")]
+
 
 def plan(terminal: Terminal, logs: Logs = None) -> int:
     """Print what each command of this group would do now. Change nothing.
@@ -102,9 +104,6 @@ def compact(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> i
 
     after = "" if dry_run else "tidefold retain truncate"
     return print_outcomes(terminal, act_on_logs(terminal, logs, compact_log, dry_run), after=after)
-
-
-Local = Annotated[bool, typer.Option("--local", help="Delete local copies instead, except the newest of each log.")]
 
 
 def clean(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False, local: Local = False) -> int:

@@ -34,6 +34,15 @@ from tidefold.operations.ground.outcome import for_each_log
 if TYPE_CHECKING:
     from tidefold.read.task import Difference
 
+Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
+After = Annotated[int, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1)]
+MaxDifferences = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show.", min=0)]
+Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
+KeptSnapshot = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
+TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
+HoldName = Annotated[str, typer.Argument(help="Name of the hold.", metavar="NAME")]
+Reason = Annotated[str, typer.Option("--reason", help="The reason. status and truncate show it.")]
+
 
 def history(terminal: Terminal, log: Log) -> None:
     """List every snapshot of a log, newest first.
@@ -97,12 +106,6 @@ def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
         rows = [": ".join(filter(None, row)) for row in zip_longest(check.keys, check.sample)]
         such = f", such as {'; '.join(rows)}" if rows else ""
         terminal.note(f"{check.severity}: {check.name}: {check.detail or check.observed or ''}{such}")
-
-
-Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
-After = Annotated[int, typer.Argument(help="Id of the later snapshot.", metavar="B", min=1)]
-MaxDifferences = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show.", min=0)]
-Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
 
 
 def diff(
@@ -204,10 +207,6 @@ def tail(terminal: Terminal, logs: Logs = None, run: RunId = None) -> int:
     return print_outcomes(terminal, act_on_logs(terminal, logs, take_tail, run), after="tidefold snapshot history LOG")
 
 
-KeptSnapshot = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
-TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
-
-
 def tag(terminal: Terminal, log: Log, snapshot: KeptSnapshot, name: TagName) -> int:
     """Give a completed snapshot a name, so that it is kept as long as the tag exists.
 
@@ -230,10 +229,6 @@ def untag(terminal: Terminal, log: Log, name: TagName) -> int:
     from tidefold.operations.retention.references import untag as act
 
     return act_on_log(terminal, log, act, name)
-
-
-HoldName = Annotated[str, typer.Argument(help="Name of the hold.", metavar="NAME")]
-Reason = Annotated[str, typer.Option("--reason", help="The reason. status and truncate show it.")]
 
 
 def hold(terminal: Terminal, log: Log, name: HoldName, snapshot: KeptSnapshot, reason: Reason) -> int:

@@ -32,6 +32,10 @@ from tidefold.cli.terminal import (
 )
 from tidefold.errors import TidefoldError
 
+Own = Annotated[bool, typer.Option("--own", help="Take the logs over: their files come from the configured folders.")]
+Recount = Annotated[bool, typer.Option("--recount", help="Read all rows: use no counts of the snapshot before.")]
+Again = Annotated[bool, typer.Option("--again", help="Judge the newest completed snapshots, and change no verdict.")]
+
 
 def run(
     terminal: Terminal,
@@ -72,9 +76,6 @@ def run(
             read(terminal, published.log, limit=3)
     print_next_steps(terminal, whole)
     return print_run(terminal, whole)
-
-
-Own = Annotated[bool, typer.Option("--own", help="Take the logs over: their files come from the configured folders.")]
 
 
 def ingest(terminal: Terminal, logs: Logs = None, own: Own = False) -> int:
@@ -131,10 +132,6 @@ def materialize(
     step = MaterializeStep(find_takeovers(terminal, pipeline, chosen, request, takeover_after))
     outcomes = run_step(terminal, pipeline, step, chosen)
     return print_outcomes(terminal, outcomes, after=f"tidefold step quality{list_logs(logs)}")
-
-
-Recount = Annotated[bool, typer.Option("--recount", help="Read all rows: use no counts of the snapshot before.")]
-Again = Annotated[bool, typer.Option("--again", help="Judge the newest completed snapshots, and change no verdict.")]
 
 
 def quality(

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tidefold.operations.ground.outcome import Details
     from tidefold.operations.restore.restore import BucketPlan, RestorePlanDetails, WayPlan
 
+_SECONDS = 5.0
+_LINES = 20
+
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
     """3 when a gate failed, else the code of the first error, else 0."""
@@ -128,9 +131,6 @@ def _describe_damage(damage: Damage) -> str:
     return f"{of}{damage.part} {damage.harm}: {damage.places[0]}"
 
 
-_SECONDS = 5.0
-
-
 class ProgressLine:
     """Prints how many bytes are read."""
 
@@ -153,9 +153,6 @@ class BucketLine(ProgressLine):
 
     def describe(self, done: int, total: int) -> str:
         return f"{done:,} of {total:,} buckets done"
-
-
-_LINES = 20
 
 
 def read_lines(details: Details) -> Iterator[str]:
