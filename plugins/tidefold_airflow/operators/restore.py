@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tidefold.errors import InvalidInputError
 from tidefold.operations.ground.outcome import Status
 from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators import run_context
@@ -83,10 +82,8 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
         from tidefold.operations.restore.restore import Restore
 
         run_context.require_one_log(scope)
-        snapshot = run_context.parse_snapshot(self.snapshot)
-        if self.log_position not in (*RestoreMode,):
-            raise InvalidInputError("LOG_POSITION_UNKNOWN", f"`log_position` cannot be `{self.log_position}`.")
-        return Restore(scope.run, RestorePoint(snapshot, RestoreMode(self.log_position)), by=scope.run)
+        mode = run_context.parse_choice("log_position", self.log_position, RestoreMode)
+        return Restore(scope.run, RestorePoint(run_context.parse_snapshot(self.snapshot), mode), by=scope.run)
 
 
 class TidefoldResumeOperator(TidefoldLogOperator):
