@@ -258,22 +258,6 @@ def _find_deleted_key(
     return keys.pop() if len(keys) == 1 else None
 
 
-def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] | None:
-    """Returns the newest snapshot before this order in every partition, else the log's beginning; None: neither."""
-    lineage = layers(state, state.latest)
-    for layer in lineage:
-        snapshot = state.snapshot(layer.snapshot or 0)
-        if snapshot is None or snapshot.state is not State.COMPLETED or not snapshot.in_main_lineage:
-            continue
-        reached = positions_at(state, snapshot.to_sqn)
-        ends = [p.stream.max_order for p in reached]
-        if not state.shape.order_width:
-            ends = [(p.partition, p.next_offset) for p in reached if p.partition == order[0]]
-        if all(end < order for end in ends) and snapshot.to_sqn >= state.truncated_to:
-            return (snapshot,)
-    return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
-
-
 def read_known_rows(
     pipeline: Pipeline, state: LogState, asked: Sequence[tuple[Key | None, tuple[int, ...]]]
 ) -> KnownRows | None:
@@ -316,6 +300,22 @@ def read_known_rows(
     for events in rows.events.values():
         events.sort(key=_place)
     return rows
+
+
+def _base_of(state: LogState, order: tuple[int, ...]) -> tuple[Snapshot | None] | None:
+    """Returns the newest snapshot before this order in every partition, else the log's beginning; None: neither."""
+    lineage = layers(state, state.latest)
+    for layer in lineage:
+        snapshot = state.snapshot(layer.snapshot or 0)
+        if snapshot is None or snapshot.state is not State.COMPLETED or not snapshot.in_main_lineage:
+            continue
+        reached = positions_at(state, snapshot.to_sqn)
+        ends = [p.stream.max_order for p in reached]
+        if not state.shape.order_width:
+            ends = [(p.partition, p.next_offset) for p in reached if p.partition == order[0]]
+        if all(end < order for end in ends) and snapshot.to_sqn >= state.truncated_to:
+            return (snapshot,)
+    return None if state.truncated_to or any(layer.imported for layer in lineage) else (None,)
 
 
 def _clears(changes: pa.Table, shape: TableSpec) -> Iterable[Row]:

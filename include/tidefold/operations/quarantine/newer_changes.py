@@ -33,6 +33,9 @@ Row = dict[str, Any]
 Key = tuple[object, ...]
 Place = tuple[int, ...]
 Order = tuple[int, ...]
+# With these orders, a source that restarts sends earlier records again.
+_GOES_BACK = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE, MONGODB)
+_PLACE = ("_partition", "_offset", "_ts", "_kg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +179,6 @@ def key_of_row(row: Row, shape: TableSpec) -> Key:
 def place_of_row(row: Row, shape: TableSpec) -> Place:
     """Returns the place of a change: the order, then the source position."""
     return tuple(row[name] for name in place_columns(shape))
-
-
-# With these orders, a source that restarts sends earlier records again.
-_GOES_BACK = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE, MONGODB)
-_PLACE = ("_partition", "_offset", "_ts", "_kg")
 
 
 class ResentProof:

@@ -39,6 +39,8 @@ from tidefold.sources.json_lines.late_keys import follows_unwrapped
 _log = logging.getLogger(__name__)
 _KeptLog = log_bounds.LogRetention | None
 _Runs = tuple[tuple[ChangeSet, ...], ...]
+# So many records of an unwrapped transaction may ask for what was before them.
+_UNWRAPPED = 10_000
 
 
 def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool = False) -> Outcome:
@@ -131,10 +133,6 @@ def _compact_run(
         raise
     recovery.end_run(store, this, [state.log], (path,))
     return change_set.rows
-
-
-# So many records of an unwrapped transaction may ask for what was before them.
-_UNWRAPPED = 10_000
 
 
 def _find_needed(state: LogState) -> Sequence[int] | None:

@@ -26,6 +26,25 @@ _LOGICAL = ("logicalType", "precision", "scale")
 # The largest block, compressed or not. Writers begin a new one after some kilobytes.
 MAX_BLOCK = 64 << 20
 _XZ_MEMORY = 256 << 20
+# The specification describes the container itself as Avro records.
+_SYNC = {"type": "fixed", "name": "Sync", "size": 16}
+_DEEPEST = 64
+# Types of a record, named ones counted at each use; and those of them whose values take no bytes.
+_MOST_TYPES, _MOST_FREE = 500_000, 16
+_CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+_PRIMITIVE = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
+# For who writes Avro by other means than Kafka Connect.
+_CONNECT_NAMES = {
+    "decimal": f"{_CONNECT}Decimal",
+    "date": f"{_CONNECT}Date",
+    "timestamp-millis": f"{_CONNECT}Timestamp",
+    "timestamp-micros": f"{_TIME}MicroTimestamp",
+    "timestamp-nanos": f"{_TIME}NanoTimestamp",
+    "local-timestamp-millis": f"{_CONNECT}Timestamp",
+    "local-timestamp-micros": f"{_TIME}MicroTimestamp",
+}
+_DEEPEST_SCHEMA = 32
+AvroSchema = dict[str, Any]
 
 
 def _record(name: str, **fields: Any) -> Any:
@@ -33,8 +52,6 @@ def _record(name: str, **fields: Any) -> Any:
     return fastavro.parse_schema({"type": "record", "name": name, "fields": kinds})
 
 
-# The specification describes the container itself as Avro records.
-_SYNC = {"type": "fixed", "name": "Sync", "size": 16}
 _HEADER = _record(
     "Header",
     magic={"type": "fixed", "name": "Magic", "size": len(MAGIC)},
@@ -198,11 +215,6 @@ def _snappy_size(data: bytes) -> int:
     raise DamagedError("a block has no length")
 
 
-_DEEPEST = 64
-# Types of a record, named ones counted at each use; and those of them whose values take no bytes.
-_MOST_TYPES, _MOST_FREE = 500_000, 16
-
-
 def require_bounded(schema: Any) -> None:
     """Raises ValueError with the reason if the values of a schema, as fastavro parsed it, can outgrow their bytes."""
     _Measuring().measure(schema, 0)
@@ -276,22 +288,6 @@ def _join(parts: Iterable[_Measure], *, takes: bool) -> _Measure:
             kind = f"{_MOST_TYPES:,} types" if types > _MOST_TYPES else f"{_MOST_FREE} types without bytes"
             raise ValueError(f"it has more than {kind}")
     return _Measure(types, free, takes)
-
-
-_CONNECT, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
-_PRIMITIVE = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes"}
-# For who writes Avro by other means than Kafka Connect.
-_CONNECT_NAMES = {
-    "decimal": f"{_CONNECT}Decimal",
-    "date": f"{_CONNECT}Date",
-    "timestamp-millis": f"{_CONNECT}Timestamp",
-    "timestamp-micros": f"{_TIME}MicroTimestamp",
-    "timestamp-nanos": f"{_TIME}NanoTimestamp",
-    "local-timestamp-millis": f"{_CONNECT}Timestamp",
-    "local-timestamp-micros": f"{_TIME}MicroTimestamp",
-}
-_DEEPEST_SCHEMA = 32
-AvroSchema = dict[str, Any]
 
 
 def connect_words(schema: Any) -> AvroSchema:

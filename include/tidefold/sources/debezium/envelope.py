@@ -44,6 +44,15 @@ from tidefold.sources.records.row_decoder import Rows, rows_of
 from tidefold.sources.records.unavailable_values import placeholder_of
 
 KEY, DOCUMENT = "id", "document"
+# The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
+_BY_FORMAT = (SQLSERVER, ORACLE, MONGODB)
+# Topics with messages of the connector itself.
+_OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
+# Reasons of refused records whose order is unknown, or was checked already.
+_OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 # The connector writes a document as a text of extended JSON. Its `_id` becomes the column `id`, its other fields the
 # columns of the same name, all of it the column `document`.
 
@@ -83,15 +92,6 @@ def _row_of(after: Any, shape: TableSpec) -> Any:
         # The whole document has what has no column of its own.
         fields = {name: value for name, value in fields.items() if name in row} | {DOCUMENT: after}
     return row | fields
-
-
-# The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
-_BY_FORMAT = (SQLSERVER, ORACLE, MONGODB)
-# Topics with messages of the connector itself.
-_OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
-# Reasons of refused records whose order is unknown, or was checked already.
-_OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class DecodedRecord(msgspec.Struct, gc=False):

@@ -32,6 +32,21 @@ _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
 _LSN = re.compile(r"([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})", re.ASCII | re.IGNORECASE)
 _HIGHEST = 2**63 - 1
 OrderOf = Callable[[SourceBlock], OrderPoint]
+BINLOG_CONNECTORS = (MYSQL, MARIADB)
+STREAMED = frozenset((None, "false", False))
+INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
+_SNAPSHOT = (*INITIAL, "incremental")
+FIRST = ("first", "first_in_data_collection")
+LAST = ("last", "last_in_data_collection")
+# From this version on, a connector that was killed in a transaction goes on with its numbers.
+_GOES_ON = (3, 6, 1)
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})\b", re.ASCII)
+_BINLOG_NUMBER = re.compile(r".*\.(\d{1,8})", re.ASCII | re.DOTALL)
+_FILE_ID = re.compile(r"file=.*\.(\d{1,8}),pos=(\d{1,10})", re.ASCII | re.DOTALL)
+_MARIADB_GTID = re.compile(r"(\d{1,10})-\d{1,10}-(\d{1,18})", re.ASCII)
+_MYSQL_GTID = re.compile(r"([0-9a-f-]{36}(?::[a-z_][a-z0-9_]{0,31})?):(\d{1,18})", re.ASCII | re.IGNORECASE)
+# Positions within a binlog file are lower than this.
+_FILE_SIZE = 10**10
 
 
 def order_of(kind: str) -> OrderOf:
@@ -117,23 +132,6 @@ _ORDERS: dict[str, OrderOf] = {
     ORACLE: oracle_order,
     MONGODB: mongodb_order,
 }
-
-
-BINLOG_CONNECTORS = (MYSQL, MARIADB)
-STREAMED = frozenset((None, "false", False))
-INITIAL = frozenset(("true", "first", "first_in_data_collection", "last_in_data_collection", "last", True))
-_SNAPSHOT = (*INITIAL, "incremental")
-FIRST = ("first", "first_in_data_collection")
-LAST = ("last", "last_in_data_collection")
-# From this version on, a connector that was killed in a transaction goes on with its numbers.
-_GOES_ON = (3, 6, 1)
-_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})\b", re.ASCII)
-_BINLOG_NUMBER = re.compile(r".*\.(\d{1,8})", re.ASCII | re.DOTALL)
-_FILE_ID = re.compile(r"file=.*\.(\d{1,8}),pos=(\d{1,10})", re.ASCII | re.DOTALL)
-_MARIADB_GTID = re.compile(r"(\d{1,10})-\d{1,10}-(\d{1,18})", re.ASCII)
-_MYSQL_GTID = re.compile(r"([0-9a-f-]{36}(?::[a-z_][a-z0-9_]{0,31})?):(\d{1,18})", re.ASCII | re.IGNORECASE)
-# Positions within a binlog file are lower than this.
-_FILE_SIZE = 10**10
 
 
 class TransactionBlock(msgspec.Struct):

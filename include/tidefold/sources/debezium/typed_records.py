@@ -38,6 +38,11 @@ from tidefold.typed_json import make_decoder
 _KEPT = ("field", "type", "name", "parameters", "optional", "default")
 _encode = msgspec.json.Encoder().encode
 _raw_fields = make_decoder(dict[str, msgspec.Raw]).decode
+_ROWS = 4_096
+_TIME = "io.debezium.time."
+# Where writers keep the Avro schema that the file's own was made from: it has the names of Debezium's types.
+_AVRO = (b"parquet.avro.schema", b"avro.schema")
+_INSTANTS = {"s": "seconds", "ms": "Timestamp", "us": "MicroTimestamp", "ns": "NanoTimestamp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +161,6 @@ def _name_number(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return value
-
-
-_ROWS = 4_096
-_TIME = "io.debezium.time."
-# Where writers keep the Avro schema that the file's own was made from: it has the names of Debezium's types.
-_AVRO = (b"parquet.avro.schema", b"avro.schema")
-_INSTANTS = {"s": "seconds", "ms": "Timestamp", "us": "MicroTimestamp", "ns": "NanoTimestamp"}
 
 
 class DebeziumParquet(DebeziumJson):

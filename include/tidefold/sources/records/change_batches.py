@@ -23,6 +23,7 @@ from tidefold.sources.records.record_types import field
 
 # Bytes of changes of one landed file that stay in memory.
 SPOOL_MEMORY = 256 << 20
+_GROUPED_ROWS = 65_536
 
 
 class ChangeSpool:
@@ -61,9 +62,6 @@ class ChangeSpool:
         for batch in self._waiting:
             self._writer.write_batch(batch)
         self._waiting, self._bytes = [], 0
-
-
-_GROUPED_ROWS = 65_536
 
 
 def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed) -> pa.Table:

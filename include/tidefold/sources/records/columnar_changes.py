@@ -40,6 +40,39 @@ ANY = "any"
 UPSERTS = "upsert"
 # Converts a column to its type: returns the values (null if there is none) and the rows whose value does not fit.
 Cast = Callable[[pa.Array, Column], tuple[pa.Array, Sequence[int]]]
+_RIGHT = {
+    "boolean": "true or false",
+    "int": "a whole number such as 1284, from -2147483648 to 2147483647",
+    "long": "a whole number such as 1284",
+    "float": "a number such as 1284.6",
+    "double": "a number such as 1284.6",
+    "decimal": "a number such as 1284.60, with no more digits than the type has",
+    "date": "a date such as 2026-01-31",
+    "timestamp": "an instant such as 2026-01-31T12:00:00Z",
+}
+# The texts that are accepted. Arrow alone would also read hexadecimal numbers, `1` as true, and more.
+_TEXTS = {
+    "boolean": r"^(true|false)$",
+    "int": r"^-?[0-9]+$",
+    "long": r"^-?[0-9]+$",
+    "float": r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity)$",
+    "double": r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity)$",
+    "decimal": r"^-?[0-9]+(\.[0-9]+)?$",
+    "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
+    "string": r"",
+}
+# Digits that are no zero, before an exponent.
+_NOT_ZERO = r"^-?[0-9.]*[1-9]"
+# Types that convert without changing any value. A value that does not fit, as one of 2**63, is refused.
+_WIDER: dict[str, tuple[pa.DataType, ...]] = {
+    "int": (pa.int8(), pa.int16(), pa.uint8(), pa.uint16()),
+    "long": (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    "double": (pa.float32(),),
+    "string": (pa.large_string(),),
+    "binary": (pa.large_binary(),),
+}
+_TIMES = ("date", "timestamp")
 
 
 class OpColumn(msgspec.Struct, frozen=True):
@@ -242,18 +275,6 @@ class Changes:
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
-_RIGHT = {
-    "boolean": "true or false",
-    "int": "a whole number such as 1284, from -2147483648 to 2147483647",
-    "long": "a whole number such as 1284",
-    "float": "a number such as 1284.6",
-    "double": "a number such as 1284.6",
-    "decimal": "a number such as 1284.60, with no more digits than the type has",
-    "date": "a date such as 2026-01-31",
-    "timestamp": "an instant such as 2026-01-31T12:00:00Z",
-}
-
-
 def _invalid(value: Any, column: Column, spelling: Spelling) -> str:
     """Describes what is wrong with a value, with an example of a valid one."""
     text = value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else str(value)
@@ -331,33 +352,6 @@ def in_range(values: pa.Array, column: Column) -> pa.Array:
     type_, low, high = span
     numbers = values.cast(type_)
     return pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
-
-
-# The texts that are accepted. Arrow alone would also read hexadecimal numbers, `1` as true, and more.
-_TEXTS = {
-    "boolean": r"^(true|false)$",
-    "int": r"^-?[0-9]+$",
-    "long": r"^-?[0-9]+$",
-    "float": r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity)$",
-    "double": r"^(-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|-?Infinity)$",
-    "decimal": r"^-?[0-9]+(\.[0-9]+)?$",
-    "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
-    "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)$",
-    "string": r"",
-}
-# Digits that are no zero, before an exponent.
-_NOT_ZERO = r"^-?[0-9.]*[1-9]"
-# Types that convert without changing any value. A value that does not fit, as one of 2**63, is refused.
-_WIDER: dict[str, tuple[pa.DataType, ...]] = {
-    "int": (pa.int8(), pa.int16(), pa.uint8(), pa.uint16()),
-    "long": (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-    "double": (pa.float32(),),
-    "string": (pa.large_string(),),
-    "binary": (pa.large_binary(),),
-}
-
-
-_TIMES = ("date", "timestamp")
 
 
 def of_text(values: pa.Array, column: Column, spelling: Spelling = PLAIN) -> tuple[pa.Array, Sequence[int]]:

@@ -38,6 +38,40 @@ _NO_NUMBERS = {
 # What the connector makes of the infinities of a timestamp, in microseconds.
 _INFINITIES = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
 _DAY = 86_400
+INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+# Debezium writes numbers that JSON does not have as texts.
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
+# The greatest double whose nearest float is finite: the largest float is often written shorter, and thus larger.
+_FLOAT32_MAX = 3.4028235677973362e38
+# The greatest one whose nearest float is zero.
+_FLOAT32_ZERO = 2.0**-150
+# Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: every reader can show them. Values in
+# another unit are mostly out of this range.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+COLUMN_TYPES: dict[str, Any] = {
+    "boolean": bool,
+    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
+    "long": INT64,
+    "float": Annotated[float, Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)] | _NO_NUMBER,
+    "double": float | _NO_NUMBER,
+    "string": str,
+    "date": Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)],
+    "timestamp": Annotated[int, Meta(ge=_FIRST, le=_LAST)],
+    "binary": bytes,
+}
+Conversion = Callable[[Any], Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO = timedelta(microseconds=1)
+_EXACT = Context(prec=100)
+_NUMBER = re.compile(r"-?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,3})?", re.ASCII)
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
+_ZONE = r" ?(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)"
+_INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(?:\.\d{{1,6}}(\d{{0,3}}))?({_ZONE})?", re.ASCII)
+_HEX = re.compile(r"([0-9a-fA-F]{2})*")
+_BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
+_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 class VariableScale(msgspec.Struct, gc=False):
@@ -119,43 +153,6 @@ def _date(days: int) -> str:
     year += era * 400 + (month <= 2)
     sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
     return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
-
-
-INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-# Debezium writes numbers that JSON does not have as texts.
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
-# The greatest double whose nearest float is finite: the largest float is often written shorter, and thus larger.
-_FLOAT32_MAX = 3.4028235677973362e38
-# The greatest one whose nearest float is zero.
-_FLOAT32_ZERO = 2.0**-150
-# Dates (days) and timestamps (microseconds) since 1970, of the years 1 to 9999: every reader can show them. Values in
-# another unit are mostly out of this range.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-
-COLUMN_TYPES: dict[str, Any] = {
-    "boolean": bool,
-    "int": Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)],
-    "long": INT64,
-    "float": Annotated[float, Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)] | _NO_NUMBER,
-    "double": float | _NO_NUMBER,
-    "string": str,
-    "date": Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)],
-    "timestamp": Annotated[int, Meta(ge=_FIRST, le=_LAST)],
-    "binary": bytes,
-}
-Conversion = Callable[[Any], Any]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICRO = timedelta(microseconds=1)
-_EXACT = Context(prec=100)
-_NUMBER = re.compile(r"-?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,3})?", re.ASCII)
-_DATE = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
-_ZONE = r" ?(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)"
-_INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(?:\.\d{{1,6}}(\d{{0,3}}))?({_ZONE})?", re.ASCII)
-_HEX = re.compile(r"([0-9a-fA-F]{2})*")
-_BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +385,6 @@ def _float_of_any(value: float | str, most: float) -> float:
     if abs(number) > Decimal(most):
         raise ValueError(f"{str(value)[:40]!r} is out of range")
     return float(number)
-
-
-_BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 def _boolean_of_any(value: bool | int | str) -> bool:

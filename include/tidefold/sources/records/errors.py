@@ -25,6 +25,7 @@ _heads, _any_heads = make_decoder(RecordHead), make_decoder(AnyHead)
 # Refused until a retry has looked up what the log had under a key.
 KEY_TAKEN_OVER, KEY_CHANGE = "KEY_TAKEN_OVER", "UNAVAILABLE_AFTER_KEY_CHANGE"
 AWAITING = (KEY_TAKEN_OVER, KEY_CHANGE)
+_JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
 class RefusedRecordError(Exception):
@@ -194,9 +195,6 @@ def _check_columns(
     if unknown:
         return unknown_column(_AFTER, unknown, missing, {name: one.default for name, (one, _) in new.items()})
     return missing_column(_AFTER, missing) if missing else None
-
-
-_JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
 def infer_type(value: Any) -> str:

@@ -42,6 +42,12 @@ from tidefold.sources.records.accounting import LateOffsetError, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
 from tidefold.sources.records.errors import RefusedRecordError
 
+_MAGIC = 4
+# The records that become one batch: their number, and the bytes of their text.
+_BATCH_ROWS, BATCH_BYTES = 16_384, 64 << 20
+# A record of a file: its number, its text, why it is refused unread, and whether the file ends within it.
+RecordText = tuple[int, bytes, RefusedRecordError | None, bool]
+
 
 def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> ParsedFile:
     """The result of `parse` for the file. Raises UnfitFileError if the file as a whole cannot be taken."""
@@ -109,13 +115,6 @@ def check_prefix(content: Fingerprint, task: FileTask) -> int:
             )
         )
     return lines
-
-
-_MAGIC = 4
-# The records that become one batch: their number, and the bytes of their text.
-_BATCH_ROWS, BATCH_BYTES = 16_384, 64 << 20
-# A record of a file: its number, its text, why it is refused unread, and whether the file ends within it.
-RecordText = tuple[int, bytes, RefusedRecordError | None, bool]
 
 
 def parse_lines(

@@ -78,10 +78,6 @@ def usual_forms(shape: TableSpec) -> tuple[Form, ...]:
     return tuple(form_of(parse_type(c.type), c.encoding) for c in shape.columns)
 
 
-def _types(shape: TableSpec, forms: Sequence[Form]) -> list[Any]:
-    return [json_type(parse_type(c.type), form) for c, form in zip(shape.columns, forms, strict=True)]
-
-
 def row_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:
     """A row as `after` has it: every column that has no value of before, no other, key columns not null."""
     columns = zip(shape.columns, _types(shape, forms), strict=True)
@@ -97,6 +93,10 @@ def row_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:
     fields += [(f"ignored{i}", Raw, NOTHING) for i in range(len(shape.ignored))]
     names |= {f"ignored{i}": name for i, name in enumerate(shape.ignored)}
     return msgspec.defstruct("Row", fields, rename=names, forbid_unknown_fields=True, gc=False, kw_only=True)
+
+
+def _types(shape: TableSpec, forms: Sequence[Form]) -> list[Any]:
+    return [json_type(parse_type(c.type), form) for c, form in zip(shape.columns, forms, strict=True)]
 
 
 def key_type(shape: TableSpec, forms: Sequence[Form]) -> type[Any]:

@@ -31,6 +31,13 @@ NUMBER_MARKS = ((".", ""), (",", ""), (",", "."), (".", ","), (",", " "), (".", 
 _NUMBERS = ("int", "long", "float", "double", "decimal")
 # Blanks and apostrophes that stand for the one on the keyboard.
 _SAME = {" ": r"[ \x{00A0}\x{202F}]", "'": r"['\x{2019}]"}
+_BOOLEANS = pa.array(["true", "false", "True", "False", "TRUE", "FALSE", "t", "f"])
+_NORMAL_BOOLEANS = pa.array(["true", "false"] * 4)
+_NAIVE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+$"
+_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+# What warehouses write behind an instant: `UTC` or a blank before the zone, and zeros behind the microsecond.
+_SPELLED = r"( UTC| GMT| Z| [+-][0-9:]+|\.[0-9]{6}0+.*)$"
+_PLAINER = ((r" ?(UTC|GMT|Z)$", "Z"), (r" ([+-][0-9]{2}(:?[0-9]{2})?)$", r"\1"), (r"(\.[0-9]{6})0+", r"\1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +55,7 @@ class Spelling:
     time_zone: str | None = None
 
 
-_BOOLEANS = pa.array(["true", "false", "True", "False", "TRUE", "FALSE", "t", "f"])
-_NORMAL_BOOLEANS = pa.array(["true", "false"] * 4)
 PLAIN = Spelling()
-_NAIVE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+$"
-_DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-# What warehouses write behind an instant: `UTC` or a blank before the zone, and zeros behind the microsecond.
-_SPELLED = r"( UTC| GMT| Z| [+-][0-9:]+|\.[0-9]{6}0+.*)$"
-_PLAINER = ((r" ?(UTC|GMT|Z)$", "Z"), (r" ([+-][0-9]{2}(:?[0-9]{2})?)$", r"\1"), (r"(\.[0-9]{6})0+", r"\1"))
 
 
 def in_normal_form(texts: pa.Array, type_: str, spelling: Spelling) -> pa.Array:
