@@ -5,7 +5,6 @@ docs/reference/debezium.md lists how each kind of record is handled.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,8 +17,9 @@ import msgspec
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.source_progress import NO_COMMIT
-from tidefold.domain.table.table_spec import MARIADB, MONGODB, ORACLE, POSTGRESQL, SQLSERVER, Engine
+from tidefold.domain.table.table_spec import EXPERIMENTAL, MARIADB, MONGODB, ORACLE, POSTGRESQL, Engine
 from tidefold.sources.api import RecordReader
+from tidefold.sources.debezium import experimental
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
 from tidefold.sources.debezium.late_checks import LateKeys, checks_late, image_of, images_in
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
@@ -38,60 +38,15 @@ from tidefold.sources.records.errors import (
     refuse_dropped,
     unknown_op,
 )
-from tidefold.sources.records.extended_json import BROKEN, plain_value
 from tidefold.sources.records.record_types import SourceBlock, has_aliases, resolve_aliases
 from tidefold.sources.records.row_decoder import Rows, rows_of
 from tidefold.sources.records.unavailable_values import placeholder_of
 
-KEY, DOCUMENT = "id", "document"
-# The marks of an initial snapshot's rows; those of an incremental one are ordinary changes.
-_BY_FORMAT = (SQLSERVER, ORACLE, MONGODB)
 # Topics with messages of the connector itself.
 _OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
 # Reasons of refused records whose order is unknown, or was checked already.
 _OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-# The connector writes a document as a text of extended JSON. Its `_id` becomes the column `id`, its other fields the
-# columns of the same name, all of it the column `document`.
-
-
-def with_row(line: bytes, shape: TableSpec) -> bytes:
-    """The record with the document as a row. A line that is no such record stays as it is."""
-    try:
-        record = msgspec.json.decode(line)
-        if not isinstance(record, dict):
-            return line
-        whole = "value" in record
-        value, key = _payload(record.get("value") if whole else record), _payload(record.get("key"))
-        if isinstance(value, dict):
-            value = {**value, "before": None, "after": _row_of(value.get("after"), shape)}
-        if isinstance(key, dict) and isinstance(key.get(KEY), str):
-            key = {KEY: plain_value(json.loads(key[KEY]))}
-        changed = {**record, "value": value, "key": key} if whole else value
-        return msgspec.json.encode(changed)
-    except (msgspec.DecodeError, *BROKEN):
-        return line
-
-
-def _payload(part: Any) -> Any:
-    """A value or key without the schema around it: the schema of a document is that of a text."""
-    return part["payload"] if isinstance(part, dict) and set(part) == {"schema", "payload"} else part
-
-
-def _row_of(after: Any, shape: TableSpec) -> Any:
-    if not isinstance(after, str):
-        return after
-    document = json.loads(after)
-    if not isinstance(document, dict):
-        return after
-    row: dict[str, Any] = {column.name: None for column in shape.columns}
-    fields = {KEY if name == "_id" else name: plain_value(value) for name, value in document.items()}
-    if DOCUMENT in row:
-        # The whole document has what has no column of its own.
-        fields = {name: value for name, value in fields.items() if name in row} | {DOCUMENT: after}
-    return row | fields
 
 
 class DecodedRecord(msgspec.Struct, gc=False):
@@ -231,7 +186,7 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
 
     Raises RefusedRecordError (the caller quarantines it) or LateOffsetError (the file is not taken).
     """
-    text = with_row(line, log.shape) if log.shape.order == MONGODB else line
+    text = experimental.with_row(line, log.shape) if log.shape.order == MONGODB else line
     record = log.decoder.decode(text, at.place)
     place = record.place
     if place is None:
@@ -438,7 +393,7 @@ def advance(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, source: Sou
         at.stream.see_mark(order, mark in FIRST, mark in LAST, mark != "first")
         high = at.stream.max_order
         # Only for connectors whose snapshots were captured in tests: all rows of a snapshot have one order.
-        may_begin = log.shape.order not in _BY_FORMAT or mark in FIRST
+        may_begin = log.shape.order not in EXPERIMENTAL or mark in FIRST
         begins_snapshot = bool(high) and order > high and may_begin
     restarted = at.stream.counting and at.stream.is_restarted(at.line) and mark != "incremental"
     begins = restarted or mark in FIRST

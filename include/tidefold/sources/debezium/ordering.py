@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from tidefold.domain.sets.progress import SourceRecord
 from tidefold.domain.source_progress import NO_COMMIT, NO_POSITION, StreamPosition
-from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, SQLSERVER
+from tidefold.domain.table.table_spec import MARIADB, MYSQL
+from tidefold.sources.debezium import experimental
 from tidefold.sources.records.accounting import OrderPoint, StreamOrder
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import SourceBlock
@@ -29,7 +30,6 @@ _SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
 # all records. `source.file` and `source.pos` are the place of each record in the binlog; those of a snapshot's row are
 # the place at which the snapshot was read.
 _BINLOG = re.compile(r".*\.(\d{1,18})", re.ASCII)
-_LSN = re.compile(r"([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})", re.ASCII | re.IGNORECASE)
 _HIGHEST = 2**63 - 1
 OrderOf = Callable[[SourceBlock], OrderPoint]
 BINLOG_CONNECTORS = (MYSQL, MARIADB)
@@ -80,58 +80,7 @@ def mysql_order(source: SourceBlock) -> OrderPoint:
     return (int(parts[1]), source.pos, source.row or 0)
 
 
-def sqlserver_order(source: SourceBlock) -> OrderPoint:
-    """Position of the commit, position of the change, number of the event there. Raises RefusedRecordError.
-
-    A row of a snapshot has the position of the snapshot alone.
-    """
-    commit = _lsn(source.commit_lsn, "commit_lsn")
-    change = (0, 0) if source.change_lsn is None else _lsn(source.change_lsn, "change_lsn")
-    serial = 0 if source.event_serial_no is None else _whole_number(source.event_serial_no, "event_serial_no")
-    return (*commit, *change, serial)
-
-
-def _lsn(text: str | None, name: str) -> OrderPoint:
-    """A position in the log of SQL Server: ten bytes, as eight and two."""
-    parts = _LSN.fullmatch(text) if text else None
-    high = int(parts[1] + parts[2], 16) if parts else _HIGHEST + 1
-    if parts is None or high > _HIGHEST:
-        raise RefusedRecordError("ORDER_MISSING", f"source.{name} is {str(text)[:80]!r}, not a position in the log.")
-    return (high, int(parts[3], 16))
-
-
-def oracle_order(source: SourceBlock) -> OrderPoint:
-    """The system change number of the commit; of a row of a snapshot that of the snapshot. Raises RefusedRecordError.
-
-    Transactions arrive in the order of their commits. Numbers of single changes go back between them.
-    """
-    in_snapshot = source.snapshot not in (None, False, "false", "incremental")
-    name = "scn" if in_snapshot and source.commit_scn is None else "commit_scn"
-    return (_whole_number(source.scn if name == "scn" else source.commit_scn, name),)
-
-
-def mongodb_order(source: SourceBlock) -> OrderPoint:
-    """Cluster time in milliseconds, number of the operation in its second. Raises RefusedRecordError."""
-    if source.ts_ms is None or not 0 <= (source.ord or 0) <= _HIGHEST:
-        place = f"ts_ms {source.ts_ms}, ord {source.ord}"
-        raise RefusedRecordError("ORDER_MISSING", f"source has {place}, which is not a position in the oplog.")
-    return (source.ts_ms, source.ord or 0)
-
-
-def _whole_number(value: int | str | None, name: str) -> int:
-    text = str(value)
-    if not (text.isascii() and text.isdecimal() and int(text) <= _HIGHEST):
-        raise RefusedRecordError("ORDER_MISSING", f"source.{name} is {text[:80]!r}, not a whole number.")
-    return int(text)
-
-
-_ORDERS: dict[str, OrderOf] = {
-    MYSQL: mysql_order,
-    MARIADB: mysql_order,
-    SQLSERVER: sqlserver_order,
-    ORACLE: oracle_order,
-    MONGODB: mongodb_order,
-}
+_ORDERS: dict[str, OrderOf] = {MYSQL: mysql_order, MARIADB: mysql_order, **experimental.ORDERS}
 
 
 class TransactionBlock(msgspec.Struct):
