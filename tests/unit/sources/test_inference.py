@@ -25,7 +25,7 @@ from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import column_of_texts, column_of_values
 from tidefold.sources.landing.folders import pattern_for
 from tidefold.sources.landing.listing import list_any
-from tidefold.sources.records.columnar_changes import fits, of_text, of_values
+from tidefold.sources.records.columnar_values import convert_texts, convert_values, fits
 
 
 @pytest.mark.parametrize(
@@ -320,9 +320,9 @@ def test_parquet_takes_times_as_text_and_unsigned_numbers_and_refuses_what_does_
     at = Column("at", "timestamp")
     assert fits(pa.string(), at)
     assert not fits(pa.string(), Column("n", "long"))
-    found, unfit = of_values(pa.array(["2026-11-01 08:00:00.5", "soon", None]), at)
+    found, unfit = convert_values(pa.array(["2026-11-01 08:00:00.5", "soon", None]), at)
     assert (found.to_pylist()[0], unfit) == (datetime(2026, 11, 1, 8, 0, 0, 500_000, UTC), [1])
-    found, unfit = of_values(pa.array([7, 2**63], pa.uint64()), Column("n", "long"))
+    found, unfit = convert_values(pa.array([7, 2**63], pa.uint64()), Column("n", "long"))
     assert (found.to_pylist(), unfit) == ([7, None], [1])
 
 
@@ -449,7 +449,7 @@ def test_signs_behind_numbers_and_days_without_dashes() -> None:
     assert column_of_texts("amount", ["1.50-", "2.50"]).column.type == "decimal(18,2)"
     assert column_of_texts("a", ["1.50-", "2-3"]).column.type == "string"
     assert column_of_texts("booking_date", ["20260131"]).formats == ("%Y%m%d",)
-    values, unfit = of_text(pa.array([b"1.50-", b"2.50", b"-3-", b"-"]), Column("a", "decimal(4,2)"))
+    values, unfit = convert_texts(pa.array([b"1.50-", b"2.50", b"-3-", b"-"]), Column("a", "decimal(4,2)"))
     assert (values.to_pylist()[:2], unfit) == ([Decimal("-1.50"), Decimal("2.50")], [2, 3])
 
 

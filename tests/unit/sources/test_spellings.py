@@ -9,12 +9,12 @@ from tidefold.domain.log_state import Column
 from tidefold.sources.inference.values import find_spellings
 from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.landing.streams import CutShortError, DamagedError, split_document
-from tidefold.sources.records.columnar_changes import of_text
+from tidefold.sources.records.columnar_values import convert_texts
 from tidefold.sources.records.text_forms import Spelling
 
 
 def _read(texts: list[str], type_: str, spelling: Spelling) -> list[str | None]:
-    values, _ = of_text(pa.array([text.encode() for text in texts]), Column("c", type_), spelling)
+    values, _ = convert_texts(pa.array([text.encode() for text in texts]), Column("c", type_), spelling)
     return [None if value is None else str(value) for value in values.to_pylist()]
 
 

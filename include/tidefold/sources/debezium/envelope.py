@@ -24,7 +24,7 @@ from tidefold.sources.debezium.connect_schema import column_names, columns_by, f
 from tidefold.sources.debezium.late_checks import LateKeys, checks_late, image_of, images_in
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import record_types
-from tidefold.sources.records.accounting import FilePosition, OrderPoint, ReaderPosition, takes_delete
+from tidefold.sources.records.accounting import FilePosition, ReaderPosition, takes_delete
 from tidefold.sources.records.errors import (
     KEY_TAKEN_OVER,
     RefusedRecordError,
@@ -40,6 +40,7 @@ from tidefold.sources.records.errors import (
 )
 from tidefold.sources.records.record_types import SourceBlock, has_aliases, resolve_aliases
 from tidefold.sources.records.row_decoder import Rows, rows_of
+from tidefold.sources.records.stream_order import OrderPoint
 from tidefold.sources.records.unavailable_values import placeholder_of
 
 # Topics with messages of the connector itself.

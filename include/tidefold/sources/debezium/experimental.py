@@ -10,12 +10,12 @@ import msgspec
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import MONGODB, ORACLE, SQLSERVER
-from tidefold.sources.records.accounting import OrderPoint
 from tidefold.sources.records.errors import (
     RefusedRecordError,
 )
 from tidefold.sources.records.extended_json import BROKEN, plain_value
 from tidefold.sources.records.record_types import SourceBlock
+from tidefold.sources.records.stream_order import OrderPoint
 
 KEY, DOCUMENT = "id", "document"
 _LSN = re.compile(r"([0-9a-f]{8}):([0-9a-f]{8}):([0-9a-f]{4})", re.ASCII | re.IGNORECASE)

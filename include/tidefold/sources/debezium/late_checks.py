@@ -17,10 +17,11 @@ import msgspec
 from tidefold.changelog.schema import UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ORACLE, POSITION, POSTGRESQL, Engine
-from tidefold.sources.records.accounting import OrderPoint, ReaderPosition
+from tidefold.sources.records.accounting import ReaderPosition
 from tidefold.sources.records.errors import KEY_TAKEN_OVER, RefusedRecordError
 from tidefold.sources.records.record_types import NOTHING, field
 from tidefold.sources.records.row_decoder import Rows
+from tidefold.sources.records.stream_order import OrderPoint
 from tidefold.typed_json import make_decoder
 
 # A transaction with more open keys forgets the oldest, but for a mark; a `before` is compared with so many others.

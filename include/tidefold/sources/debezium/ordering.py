@@ -17,9 +17,9 @@ from tidefold.domain.sets.progress import SourceRecord
 from tidefold.domain.source_progress import NO_COMMIT, NO_POSITION, StreamPosition
 from tidefold.domain.table.table_spec import MARIADB, MYSQL
 from tidefold.sources.debezium import experimental
-from tidefold.sources.records.accounting import OrderPoint, StreamOrder
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import SourceBlock
+from tidefold.sources.records.stream_order import OrderPoint, StreamOrder
 
 _SEQUENCE = re.compile(r'\[(?:null|"(\d{1,19})"),\s?"(\d{1,19})"\]', re.ASCII)
 # Facts, measured on captures (decision 0048 and 0051):

@@ -19,7 +19,7 @@ from tidefold.errors import InvalidInputError
 from tidefold.sources.delta.log import DeletionVector, DeltaCommit, DeltaLog, FileAction, make_damaged_error
 from tidefold.sources.delta.source_version import SourceColumn, SourceVersion, read_files
 from tidefold.sources.files.parquet import instants
-from tidefold.sources.records.columnar_changes import of_text
+from tidefold.sources.records.columnar_values import convert_texts
 from tidefold.storage import Store
 
 # An absolute path or an address.
@@ -142,7 +142,7 @@ def _find_values(rows: pa.Table, column: SourceColumn, ids: Mapping[int, str]) -
 def _repeat_value(partition: Mapping[str, str | None], column: SourceColumn, count: int) -> pa.Array:
     """The value of a partition column, for all rows of a file."""
     text = partition.get(column.stored_name) or None
-    values, unfit = of_text(pa.array([text.encode() if text else None], pa.binary()), column.own)
+    values, unfit = convert_texts(pa.array([text.encode() if text else None], pa.binary()), column.own)
     if len(unfit):
         raise ValueError(f"partition column {column.name} contains {text!r}, which is not a {column.text}")
     return pa.repeat(values[0].cast(column.type), count)

@@ -46,7 +46,8 @@ from tidefold.sources.landing.listing import LandedFile, Listing
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_unfit_schema
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.columnar_changes import OpColumn, Rules, of_values
+from tidefold.sources.records.columnar_changes import OpColumn, Rules
+from tidefold.sources.records.columnar_values import convert_values
 from tidefold.sources.records.record_types import own_names
 from tidefold.storage.delta_tables import convert_errors
 
@@ -146,7 +147,7 @@ class DeltaFeed:
         number = task.file.start
         table = read_version(log, number)
         self._check(log, table, task, shape)
-        taker = RowTaker(task.file, shape, _RULES, of_values, quarantine)
+        taker = RowTaker(task.file, shape, _RULES, convert_values, quarantine)
         account = taker.account
         commit = log.read_commit(number) if number in log.versions else None
         if task.file.name.startswith(SNAPSHOT):

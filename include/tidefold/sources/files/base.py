@@ -30,7 +30,8 @@ from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, 
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.accounting import Account
 from tidefold.sources.records.change_batches import ChangeSpool
-from tidefold.sources.records.columnar_changes import Cast, Changes, Rules, of_text
+from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
+from tidefold.sources.records.columnar_values import convert_texts
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.parse_file import check_prefix, parse_file
 from tidefold.sources.records.record_types import own_names
@@ -273,7 +274,7 @@ class Csv(AnyFiles):
         check_prefix(content, task)
         content.rewind()  # The file is read again from its header on.
         blocks = as_utf8(unzip(content.blocks()) if file.packed else content.blocks(), self.rules.encoding)
-        cast = partial(of_text, spelling=self.rules.spelling)
+        cast = partial(convert_texts, spelling=self.rules.spelling)
         stops = bool(task.stops)
         taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, stops, task.lines)
         try:

@@ -21,7 +21,7 @@ from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import report_changed, report_damaged, report_unfit_schema, report_wrong_content
 from tidefold.sources.landing.streams import DamagedError, TooLargeError
 from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.columnar_changes import fits, of_values
+from tidefold.sources.records.columnar_values import convert_values, fits
 from tidefold.sources.records.parse_file import parse_file, read_whole
 from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import Spelling
@@ -48,7 +48,7 @@ class Parquet(AnyFiles):
 
     def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         checksum = read_whole(stream, task)
-        cast = partial(of_values, spelling=Spelling(time_zone=self.rules.time_zone))
+        cast = partial(convert_values, spelling=Spelling(time_zone=self.rules.time_zone))
         taker = RowTaker(
             task.file,
             shape,

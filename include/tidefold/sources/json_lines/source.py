@@ -24,7 +24,7 @@ from tidefold.sources.debezium.ordering import former_key
 from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines.late_keys import follow_unwrapped, follows_unwrapped, read_marks
 from tidefold.sources.landing.folders import read_folders
-from tidefold.sources.records.accounting import LateOffsetError, OrderPoint, ReaderPosition, late_change, takes_delete
+from tidefold.sources.records.accounting import LateOffsetError, ReaderPosition, late_change, takes_delete
 from tidefold.sources.records.columnar_changes import ANY, UPSERTS, OpColumn
 from tidefold.sources.records.encodings import Conversion, Form, form_of, json_type, or_null, or_unset
 from tidefold.sources.records.errors import (
@@ -39,6 +39,7 @@ from tidefold.sources.records.errors import (
 from tidefold.sources.records.extended_json import to_plain
 from tidefold.sources.records.record_types import RecordHead, field, has_aliases, resolve_aliases
 from tidefold.sources.records.row_decoder import conversions, convert_row, take_unsent
+from tidefold.sources.records.stream_order import OrderPoint
 from tidefold.sources.records.text_forms import localize
 from tidefold.sources.records.unavailable_values import Placeholder
 from tidefold.typed_json import convert_value, make_decoder
