@@ -19,14 +19,7 @@ from tidefold.changelog.schema import DELETE, change_schema
 from tidefold.domain.ingest.quarantine_retry import stream_before
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.quarantine.key_changes import (
-    KnownRows,
-    RefusedKey,
-    find_row,
-    is_in_doubt,
-    key_in,
-    read_known_rows,
-)
+from tidefold.operations.quarantine import key_changes
 from tidefold.operations.quarantine.newer_changes import Key, Row, key_of_row, place_of_row
 from tidefold.sources.api import Source
 from tidefold.sources.landing.listing import LandedFile
@@ -50,7 +43,7 @@ def decide_taken_keys(
     source: Source | None,
     files: Sequence[LandedFile],
     look: SecondLook,
-    refused: Collection[RefusedKey],
+    refused: Collection[key_changes.RefusedKey],
 ) -> Iterator[SecondLook]:
     """Yields the result for each file. Records that wait for rows, or for their file, stay refused.
 
@@ -64,7 +57,7 @@ def decide_taken_keys(
     asked = [_Asked(*one) for one in zip(look.changes, look.table.to_pylist(), decoded, strict=True)]
     asked.sort(key=lambda one: place_of_row(one.row, shape))
     wanted = sorted((one.one.entry.since, key_of_row(one.row, shape)) for one in asked if one.one.entry.since)
-    prior = read_known_rows(pipeline, state, [(key, since) for since, key in wanted]) if wanted else None
+    prior = key_changes.read_known_rows(pipeline, state, [(key, since) for since, key in wanted]) if wanted else None
     waiting = list(refused)
     for name, group in groupby(asked, key=lambda one: one.one.landed.name):
         members = list(group)
@@ -94,8 +87,8 @@ def _read_again(
     source: Source,
     task: FileTask | None,
     members: Sequence[_Asked],
-    prior: KnownRows,
-    waiting: Sequence[RefusedKey],
+    prior: key_changes.KnownRows,
+    waiting: Sequence[key_changes.RefusedKey],
     result: SecondLook,
 ) -> None:
     """Reads a file again with what the log had under the keys, and sorts its records into `result`."""
@@ -133,12 +126,14 @@ def _read_again(
     result.table = pa.Table.from_pylist(settled, schema=change_schema(shape)) if settled else None
 
 
-def _find_former(one: _Asked, prior: KnownRows, shape: TableSpec, refused: Collection[RefusedKey]) -> Row | None:
+def _find_former(
+    one: _Asked, prior: key_changes.KnownRows, shape: TableSpec, refused: Collection[key_changes.RefusedKey]
+) -> Row | None:
     """Returns the row that a key had before the transaction; empty: it had none; None: that is not known (yet)."""
     key, since, names = key_of_row(one.row, shape), one.one.entry.since, [c.name for c in shape.columns]
-    row, whole_at, is_sure = find_row(key, since, one.row["_ts"], prior, shape)
-    texts = tuple(map(str, key)), key_in(one.one.entry.record, shape.key)
-    if not is_sure(names) or is_in_doubt(refused, texts, since, whole_at):
+    row, whole_at, is_sure = key_changes.find_row(key, since, one.row["_ts"], prior, shape)
+    texts = tuple(map(str, key)), key_changes.key_in(one.one.entry.record, shape.key)
+    if not is_sure(names) or key_changes.is_in_doubt(refused, texts, since, whole_at):
         return None
     if row is None:
         return {}

@@ -23,21 +23,8 @@ from tidefold.sources.debezium import experimental
 from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
 from tidefold.sources.debezium.late_checks import LateKeys, checks_late, image_of, images_in
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
-from tidefold.sources.records import record_types
+from tidefold.sources.records import errors, record_types
 from tidefold.sources.records.accounting import FilePosition, ReaderPosition, takes_delete
-from tidefold.sources.records.errors import (
-    KEY_TAKEN_OVER,
-    RefusedRecordError,
-    any_head_of,
-    find_source,
-    is_ignored,
-    is_tombstone,
-    names_in,
-    not_sent,
-    refusal_of,
-    refuse_dropped,
-    unknown_op,
-)
 from tidefold.sources.records.record_types import SourceBlock, has_aliases, resolve_aliases
 from tidefold.sources.records.row_decoder import Rows, rows_of
 from tidefold.sources.records.stream_order import OrderPoint
@@ -64,7 +51,7 @@ class DecodedRecord(msgspec.Struct, gc=False):
     value: Any = None
     key: Any = None
     headers: bytes | msgspec.Raw = b""
-    outcome: str | RefusedRecordError | None = None
+    outcome: str | errors.RefusedRecordError | None = None
 
 
 class Change(msgspec.Struct, gc=False):
@@ -118,7 +105,7 @@ class EnvelopeDecoder:
                 key = rows.key(key.payload)
         except _UNDECODABLE as error:
             return self._decode_odd(line, place, str(error))
-        except RefusedRecordError as refused:
+        except errors.RefusedRecordError as refused:
             return DecodedRecord(record, rows, outcome=refused)
         if value is not None and value.op is None:
             return self._decode_odd(line, place, "The value has no op")
@@ -128,22 +115,22 @@ class EnvelopeDecoder:
         """A record that the strict decoder does not accept, or whose names differ from those of the line before."""
         if self._spell(line):
             return self.decode(line, place)
-        head = any_head_of(line)
+        head = errors.any_head_of(line)
         if head.topic != place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
             return DecodedRecord(None, self.rows, outcome="ignored")
-        if is_tombstone(head):
+        if errors.is_tombstone(head):
             return DecodedRecord(head, self.rows)
-        if is_ignored(head):
+        if errors.is_ignored(head):
             return DecodedRecord(head, self.rows, outcome="ignored")
         told = columns_by(self._schema or schema_beside(head.value))
-        refused = refusal_of(head, self._names, why, told, placeholder_of(place.placeholder))
+        refused = errors.refusal_of(head, self._names, why, told, placeholder_of(place.placeholder))
         return DecodedRecord(head, self.rows, outcome=refused)
 
     def _spell(self, line: bytes) -> bool:
         """Adapts to the column names of a line. Returns whether they differ from those of the line before."""
         if not has_aliases(self.shape):
             return False
-        names = resolve_aliases(self.shape, names_in(line))
+        names = resolve_aliases(self.shape, errors.names_in(line))
         if names == self._names:
             return False
         self.rows, self._names = rows_of(names, self._forms, self.shape), names
@@ -209,9 +196,9 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
                 append(at, settled)
         else:
             at.account.resent += 1
-    except RefusedRecordError as refused:
+    except errors.RefusedRecordError as refused:
         if not is_sent_again(log, at, text, refused):
-            if keys and refused.reason != KEY_TAKEN_OVER:
+            if keys and refused.reason != errors.KEY_TAKEN_OVER:
                 _hide(keys, log, at, record.rows, text)
             raise
         at.account.resent += 1
@@ -253,18 +240,18 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, transaction
             if not isinstance(change, str):
                 follow(keys, log, scratch, record, change, line)
                 scratch.deleted = change.order if change.op == DELETE else None
-        except RefusedRecordError as refused:
-            if record and refused.reason != KEY_TAKEN_OVER:
+        except errors.RefusedRecordError as refused:
+            if record and refused.reason != errors.KEY_TAKEN_OVER:
                 _hide(keys, log, scratch, record.rows, line)
     return keys
 
 
 def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line: bytes) -> None:
     """Remembers the key of a refused record, as far as it can be read: its row may be under the key."""
-    op, source = find_source(line)
+    op, source = errors.find_source(line)
     if source is None or op not in ("c", "u"):
         return
-    with suppress(RefusedRecordError, *_UNDECODABLE):
+    with suppress(errors.RefusedRecordError, *_UNDECODABLE):
         order = _find_order(log, at, source, op)
         key = rows.key_of(rows.of_key(rows.key(images_in(line).after), None))
         keys.hide(op, order[0] if source.transaction is None else source.transaction, key, order)
@@ -273,7 +260,7 @@ def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line
 def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:
     """The change of a record at a new offset, or the name of its count. Raises RefusedRecordError."""
     if record.outcome is not None:
-        if isinstance(record.outcome, RefusedRecordError):
+        if isinstance(record.outcome, errors.RefusedRecordError):
             raise record.outcome
         return record.outcome
     value, rows = record.value, record.rows
@@ -290,7 +277,7 @@ def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change
         return _make_change(log, at, CLEAR, value, rows.nothing())
     if op == "m":
         return "ignored"
-    raise unknown_op(op)
+    raise errors.unknown_op(op)
 
 
 def _make_change(
@@ -304,7 +291,7 @@ def _make_change(
 ) -> Change:
     source = value.source
     if source is None:
-        raise RefusedRecordError("ORDER_MISSING", "The record has no source block.")
+        raise errors.RefusedRecordError("ORDER_MISSING", "The record has no source block.")
     return Change(op, _find_order(log, at, source, value.op), source.committed, row, absent, former)
 
 
@@ -324,7 +311,7 @@ def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -
     value, rows, key = record.value, record.rows, record.key
     row = value.after
     if row is None:
-        raise RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
+        raise errors.RefusedRecordError("AFTER_MISSING", "An insert or update has no `after`.")
     absent = former = None
     if at.unsent or rows.declares:
         absent = rows.take_unsent(row, at.placeholder)
@@ -333,7 +320,7 @@ def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -
     rows.check_key(row, key)
     if value.op == "u":
         if not log.shape.key:
-            raise RefusedRecordError(
+            raise errors.RefusedRecordError(
                 "KEYLESS_CHANGE", f"op {value.op!r} changes an existing row, which a log without a key cannot find."
             )
         rows.check_key(row, value.before)
@@ -352,7 +339,7 @@ def _check_lacking(at: ReaderPosition, rows: Rows, row: Any, order: OrderPoint) 
     lacking = [name for field, name in rows.optional if getattr(row, field) is msgspec.UNSET]
     dropped = [name for name in lacking if name in at.stream.columns]
     if dropped and order != at.stream.max_order:
-        raise refuse_dropped(dropped)
+        raise errors.refuse_dropped(dropped)
     absent = {*lacking}.difference(dropped)
     at.account.lacked = tuple(sorted(absent.union(at.account.lacked)))
     return tuple(sorted(name for _, name in rows.optional if name not in absent))
@@ -371,11 +358,11 @@ def _former_row(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord, abs
         is_first = value.op == "c" and at.place.start > 0 and at.stream.max_order == at.place.stream.max_order
         # All changes of a transaction of Oracle have one order, so the delete may be that of another row.
         is_beside = order is not None and (is_first or order == at.deleted) and log.shape.order != ORACLE
-        raise not_sent(absent, moved=b'"__debezium.oldkey"' in headers or is_beside)
+        raise errors.not_sent(absent, moved=b'"__debezium.oldkey"' in headers or is_beside)
     key = former_key(msgspec.json.decode(headers)) if headers else None
     try:
         return rows.of_key(rows.key(msgspec.Raw(msgspec.json.encode(key))), None) if key else rows.nothing()
-    except (*_UNDECODABLE, RefusedRecordError):
+    except (*_UNDECODABLE, errors.RefusedRecordError):
         return rows.nothing()
 
 
@@ -410,19 +397,19 @@ def advance(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, source: Sou
     return is_new
 
 
-def is_sent_again(log: EnvelopeLog, at: ReaderPosition, line: bytes, refused: RefusedRecordError) -> bool:
+def is_sent_again(log: EnvelopeLog, at: ReaderPosition, line: bytes, refused: errors.RefusedRecordError) -> bool:
     """Whether a refused record was sent before, by its order. If not, the position includes it (I32).
 
     Raises RefusedRecordError for one that only looks as if it was sent before.
     """
     if at.is_alone or refused.reason in _OF_ITS_ORDER:
         return False
-    op, source = find_source(line)
+    op, source = errors.find_source(line)
     if source is None:
         return False
     try:
         order = _find_order(log, at, source, op)
-    except RefusedRecordError:
+    except errors.RefusedRecordError:
         return False
     if not advance(log, at, order, source, op):
         return True

@@ -12,31 +12,12 @@ import pyarrow.compute as pc
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, UnfitFileError
+from tidefold.sources.landing import problems, streams
 from tidefold.sources.landing.completeness import begins_as_named
 from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.landing_place import Stamp, stamp_from, stamp_of
 from tidefold.sources.landing.listing import open_landed
 from tidefold.sources.landing.plan import FileTask
-from tidefold.sources.landing.problems import (
-    report_changed,
-    report_damaged,
-    report_growing,
-    report_late,
-    report_too_large,
-    report_truncated,
-    report_unopened,
-    report_wrong_content,
-)
-from tidefold.sources.landing.streams import (
-    MAX_LINE,
-    Chunk,
-    CutShortError,
-    DamagedError,
-    Fingerprint,
-    ShrunkError,
-    TooLargeError,
-    file_chunks,
-)
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.accounting import LateOffsetError, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
@@ -61,16 +42,16 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
         if not pins:
             _check_stamp(task, stamp_of(file.root, file.name))
     except OSError as error:
-        raise UnfitFileError(report_unopened(file.name, error)) from error
-    except ShrunkError as error:
-        raise UnfitFileError(report_changed(file.name, "became shorter while it was taken")) from error
-    except CutShortError as error:
-        raise UnfitFileError(report_truncated(file.name)) from error
-    except DamagedError as error:
-        report = report_too_large if isinstance(error, TooLargeError) else report_damaged
+        raise UnfitFileError(problems.report_unopened(file.name, error)) from error
+    except streams.ShrunkError as error:
+        raise UnfitFileError(problems.report_changed(file.name, "became shorter while it was taken")) from error
+    except streams.CutShortError as error:
+        raise UnfitFileError(problems.report_truncated(file.name)) from error
+    except streams.DamagedError as error:
+        report = problems.report_too_large if isinstance(error, streams.TooLargeError) else problems.report_damaged
         raise UnfitFileError(report(file.name, str(error))) from error
     except LateOffsetError as error:
-        raise UnfitFileError(report_late(file.name, file.partition, error.offset, task.next_offset)) from error
+        raise UnfitFileError(problems.report_late(file.name, file.partition, error.offset, task.next_offset)) from error
     account, bytes_and_place = parsed.account, (parsed.checksum, task.until, file.start)
     if account.unproved and any((f.checksum, f.length, f.start) == bytes_and_place for f in task.earlier):
         # A file with exactly these bytes was taken and is gone: the records are the same ones.
@@ -81,10 +62,10 @@ def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> Parse
 def _check_stamp(task: FileTask, now: Stamp) -> None:
     planned = task.file.stamp
     if not planned.holds(now):
-        raise UnfitFileError(report_changed(task.file.name, "was replaced while it was taken"))
+        raise UnfitFileError(problems.report_changed(task.file.name, "was replaced while it was taken"))
     if planned != now and not task.newest:
         # It was planned as complete without reading its end, and was not complete.
-        raise UnfitFileError(report_growing(task.file.name))
+        raise UnfitFileError(problems.report_growing(task.file.name))
 
 
 def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
@@ -92,25 +73,25 @@ def read_whole(stream: BinaryIO, task: FileTask, magic: bytes = b"") -> str:
 
     Raises UnfitFileError.
     """
-    content = Fingerprint(stream, task.until)
+    content = streams.Fingerprint(stream, task.until)
     check_prefix(content, task)
     for _ in content.blocks():
         pass
     stream.seek(0)
     if stream.read(len(magic)) != magic:
-        raise UnfitFileError(report_wrong_content(task.file.name))
+        raise UnfitFileError(problems.report_wrong_content(task.file.name))
     stream.seek(0)
     return content.sha256
 
 
-def check_prefix(content: Fingerprint, task: FileTask) -> int:
+def check_prefix(content: streams.Fingerprint, task: FileTask) -> int:
     """Reads the part that was taken before and counts its line ends. Raises UnfitFileError if it changed."""
     if not task.begin:
         return 0
     checksum, lines = content.prefix(task.begin)
     if checksum != task.begin_checksum:
         raise UnfitFileError(
-            report_changed(
+            problems.report_changed(
                 task.file.name, f"has other content in the first {task.begin} bytes, which were already ingested"
             )
         )
@@ -128,14 +109,14 @@ def parse_lines(
     """Gives every new line to the reader. Raises errors that `parse_file` turns into UnfitFileError."""
     file = task.file
     if not begins_as_named(stream, file):
-        raise UnfitFileError(report_wrong_content(file.name, stream.read(_MAGIC)))
-    content = Fingerprint(stream, task.until)
+        raise UnfitFileError(problems.report_wrong_content(file.name, stream.read(_MAGIC)))
+    content = streams.Fingerprint(stream, task.until)
     number = check_prefix(content, task)
     if task.from_beginning:
         content.rewind()
         number = 0
     begins = task.from_beginning or not task.begin
-    chunks = file_chunks(content.blocks(), packed=file.packed, begins=begins, record_path=file.record_path)
+    chunks = streams.file_chunks(content.blocks(), packed=file.packed, begins=begins, record_path=file.record_path)
     lines = _number_lines(chunks, at, number)
     table = take_records(lines, task, shape, at, reader, quarantine, skip=task.records if task.from_beginning else 0)
     for _ in lines:  # The checksum is that of all bytes.
@@ -184,7 +165,7 @@ def take_records(
     return table if table is not None and table.num_rows else None
 
 
-def _number_lines(chunks: Iterable[Chunk], at: ReaderPosition, number: int) -> Iterator[RecordText]:
+def _number_lines(chunks: Iterable[streams.Chunk], at: ReaderPosition, number: int) -> Iterator[RecordText]:
     """The lines that are not blank. `number`: of the lines before."""
     for chunk in chunks:
         at.preview(chunk.data)
@@ -196,7 +177,7 @@ def _number_lines(chunks: Iterable[Chunk], at: ReaderPosition, number: int) -> I
                 continue
             fault = None
             if chunk.too_long:
-                fault = RefusedRecordError("LINE_TOO_LONG", f"The line is longer than {MAX_LINE >> 20} MiB.")
+                fault = RefusedRecordError("LINE_TOO_LONG", f"The line is longer than {streams.MAX_LINE >> 20} MiB.")
             elif not is_text and not _is_text(line):
                 fault = RefusedRecordError("BROKEN_JSON", "The line is not UTF-8.")
             yield number, line, fault, chunk.unterminated
