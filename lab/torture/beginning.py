@@ -78,7 +78,10 @@ class Beginning:
 
     def _await_stream(self) -> None:
         """Until the connector has made its snapshot, if it makes one, and reads changes."""
-        streams = f"select 1 {self._of_slot} and confirmed_flush_lsn is not null and active"
+        # While it makes the slot, the connector is connected to it, too.
+        streams = (
+            f"select 1 {self._of_slot} and active_pid in (select pid from pg_stat_replication where state <> 'startup')"
+        )
         if self.server.connector == "mariadb":
             streams = "select 1 from information_schema.processlist where command like 'Binlog Dump%'"
         self._await("the connector reads changes", lambda: self._found(streams))

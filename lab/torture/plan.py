@@ -94,11 +94,13 @@ def draw_plan(number: int, connector: str = "") -> Plan:
     decimal = ("precise", "string", "precise", "string")[(nth // 2 if form == "envelope" else nth) % 4]
     deeds = [_draw_deeds(rnd, form) if phase else [] for phase in range(PHASES)]
     for dealt, deed in enumerate(_dealt(place, connector, schemas == "on" or decimal == "string")):
-        first = 1 + (place + dealt) % (PHASES - 1)
+        # An unwrapped record that lacks a column stops nothing: the DROP is described before the name comes again.
+        waits = deed == "drop" and form == "unwrapped"
+        first = 1 + (place + dealt) % (PHASES - 1 - waits)
         deeds[first].append((rnd.randrange(STEPS // 2), deed))
         if deed == "drop":
             # A column of its name comes later in the phase, or in the next one.
-            later = min(first + rnd.randrange(2), PHASES - 1)
+            later = first + 1 if waits else min(first + rnd.randrange(2), PHASES - 1)
             deeds[later].append((rnd.randrange(STEPS // 2 + 1, STEPS), "come back"))
     begins = tuple(rnd.randrange(STEPS) if phase and rnd.random() < 0.3 else 0 for phase in range(PHASES))
     unseen, landed = _is_unseen(connector, form, nth), _landed(form, nth)
