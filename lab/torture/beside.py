@@ -258,7 +258,7 @@ class Beside:
             self.person.call("step", "quality", "extract")
             self.person.call("step", "confirm", "extract")
         if told != ["ROWS_REPLACED"]:
-            self.counts["extract taken under a restore"] += 1
+            raise FoundError(f"silent: an extract was compared with rows that a restore replaced: {told}")
         return True
 
     def _compare_extract(self, rows: list[Row]) -> list[str]:
