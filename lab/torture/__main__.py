@@ -33,6 +33,8 @@ from torture.plan import CONNECTORS, PHASES, STEPS, draw_plan
 from torture.proof import find_unended, prove
 from torture.servers import Maria, Postgres, Server
 from torture.tables import Table, create, dump, published, random_kinds, random_tables
+from torture.twins import NAMES as TWINS
+from torture.twins import Twins
 from torture.workload import Workload
 
 TABLES = 5
@@ -88,6 +90,9 @@ class Seed:
         topic = "" if self.form == "unwrapped" else f"{self.prefix}.{GROUPED}"
         if topic:
             topics[GROUPED] = topic
+        self.twins = Twins(self.work.session, self.folder, self.prefix if self.form == "set" else "")
+        self.work.along = self.twins.statements
+        topics |= self.twins.topics
         self.capture = Capture(java, self.folder, self._properties(space), self.plan.rotate)
         self.landing = Landing(self.capture.out, self.folder / "landing", topics, self.plan.landed)
         # What the person does depends on when files arrive, so it draws by itself: the workload is the seed's alone.
@@ -99,7 +104,7 @@ class Seed:
         self.grouped = Grouped(random.Random(f"grouped {number}"), self.work.session, self.folder, topic)
 
     def _properties(self, space: str) -> dict[str, object]:
-        names = "|".join([table.name for table in self.tables] + ["signals", "marker", GROUPED])
+        names = "|".join([table.name for table in self.tables] + ["signals", "marker", GROUPED, *TWINS])
         schemas = str(self.modes["schemas"] == "on").lower()
         common: dict[str, object] = {
             "name": f"p{self.number}",
@@ -152,12 +157,13 @@ class Seed:
         session.execute("create table marker (id int primary key)")
         session.execute("create table signals (id varchar(64) primary key, type varchar(32), data text)")
         self.grouped.create()
+        self.twins.create()
         for table in self.tables:
             create(table, self.server, session)
             for _ in range(6):
                 session.execute(*self.work.insert(table))
         if self.server.connector == "postgresql":
-            names = ", ".join(["marker", "signals", GROUPED, *(table.name for table in self.tables)])
+            names = ", ".join(["marker", "signals", GROUPED, *TWINS, *(table.name for table in self.tables)])
             session.execute(f"create publication torture for table {names}")
         for phase in range(PHASES):
             self._capture_phase(phase)
@@ -259,10 +265,14 @@ class Seed:
             self.exports.configure(person)
             self.beside.configure()
             self.grouped.configure(person)
+            self.twins.configure(person)
+            if self.form == "set":
+                # The first point may be anywhere: records of the first transactions arrive in pieces, too.
+                self.landing.withdraw()
         else:
             person.rescale()
         self.beside.step()
-        for _ in range(rnd.randint(0, 2)):
+        for _ in range(rnd.randint(phase == 0 and self.form == "set", 2)):
             self.landing.arrive(rnd, 0.4)
             told = person.ingest()
             if rnd.random() < 0.3:
@@ -313,6 +323,7 @@ class Seed:
             self.exports.compare(when)
             self.beside.compare(when)
             self.grouped.compare(when)
+            self.twins.compare(when)
             self.totals.comparisons += 1 + len(LOGS)
 
     def _compare_table(self, table: Table, when: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,14 @@ class Landing:
     def __init__(self, captured: Path, folder: Path, topics: dict[str, str], landed: str = "whole") -> None:
         self.captured, self.folder, self.topics, self.landed = captured, folder, topics, landed
         self._arrived: dict[Path, int] = {}
+
+    def withdraw(self) -> None:
+        """Takes back what was captured and has arrived: it was a sample."""
+        for topic in self.topics.values():
+            if (self.captured / topic).exists():
+                shutil.rmtree(self.folder / topic, ignore_errors=True)
+                (self.folder / topic).mkdir(parents=True)
+        self._arrived.clear()
 
     def arrive(self, rnd: random.Random, share: float) -> None:
         """Of each topic so much of what has not arrived, in order; 1: everything."""
@@ -131,6 +141,8 @@ class Person:
         self._exit, self.leaves_out = 0, False
         self.ties: Counter[str] = Counter()
         self.exits: dict[str, int] = {}
+        # Called after each publication.
+        self.published: Callable[[], None] = lambda: None
 
     # -- commands -----------------------------------------------------------------------------------------------
 
@@ -344,6 +356,7 @@ class Person:
                     told |= _told(outcome)
                 elif step == "materialize":
                     self.ties[outcome["log"]] += outcome["facts"].get("ties", 0)
+        self.published()
         return told
 
     def release(self, position: int) -> None:

@@ -24,6 +24,8 @@ class Workload:
         self.counts: dict[str, int] = {}
         self._names = 0
         self._open: list[tuple[Table, set[Key]]] = []
+        # What each transaction of several statements does besides.
+        self.along: Callable[[], list[str]] = list
 
     def close(self) -> None:
         self.session.close()
@@ -180,7 +182,7 @@ class Workload:
             kind = "commit"
         if kind == "rollback":
             self._set_keys(before)
-        self.session.execute(kind)
+        self.session.execute(*self.along(), kind)
 
     def _keys(self) -> list[set[Key]]:
         return [set(table.keys) for table in self.tables]
@@ -213,13 +215,13 @@ class Workload:
         after = table.keys - before
         table.keys = before
         table.held, table.locked = held, True
-        self.other.execute("begin", *statements)
+        self.other.execute("begin", *statements, *self.along())
         self._open = [(table, after)]
 
     def begin_overlap(self) -> None:
         """A transaction of another session on all tables, open until `end_spanning`."""
         self._count("transaction: open at the start")
-        self.other.execute("begin")
+        self.other.execute("begin", *self.along())
         for table in self.tables:
             before, held = set(table.keys), self.some(table, 3) if table.key else []
             statements = []
