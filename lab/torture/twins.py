@@ -32,8 +32,8 @@ class Twins:
 
     def configure(self, person: Person) -> None:
         """Makes logs of what `init` proposes for the topics."""
-        own: dict[str, Any] = {"key": ["id"], "columns": {"id": "int"}, "quality": {"max_row_drop": 1}}
         for name, topic in self.topics.items():
+            own: dict[str, Any] = {"key": ["id"], "columns": {"id": "int"}, "quality": {"max_row_drop": 1}}
             person.config["logs"][name] = {**person.proposed[topic], **own}
         if self.topics:
             person.config["sets"][SET]["logs"] += list(NAMES)
