@@ -73,6 +73,26 @@ def test_connectors_before_3_6_1_number_anew(version: str, renumbers: bool) -> N
     assert RecordPlaces("mysql").find(_binlog(345, version=version), 0).renumbers is renumbers
 
 
+def test_what_a_connector_sends_before_it_has_seen_a_commit_is_early() -> None:
+    """As in tests/data/open_transactions/postgresql_restart: after its restart the connector says what came last."""
+    said = [("r", None, 50), ("u", None, 40), ("u", None, 60), ("u", 40, 60), ("u", 40, 70), ("u", 90, 95)]
+    places = RecordPlaces("postgresql")
+    found = []
+    for offset, (op, commit, event) in enumerate(said):
+        sequence = json.dumps([commit and str(commit), str(event)])
+        block = None if op == "r" else TransactionBlock("7:1", 1)
+        snapshot = "true" if op == "r" else None
+        found.append(places.find(ChangeHead(op, PlaceBlock(sequence=sequence, snapshot=snapshot), block), offset))
+    assert [(one.after, one.is_early) for one in found] == [
+        (50, False),
+        (50, True),
+        (50, True),
+        (50, False),  # It was sent before.
+        (50, True),
+        (90, False),
+    ]
+
+
 def test_a_change_without_a_place_has_none() -> None:
     assert RecordPlaces("mysql").find(_binlog(None), 3).transaction is None
     assert RecordPlaces("postgresql").find(_binlog(345), 3).transaction is None
