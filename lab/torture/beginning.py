@@ -38,7 +38,7 @@ class Beginning:
             self._await_stream()
         self.work.end_spanning(commits=True)
         if not self.capture.running:
-            self.capture.start()
+            self._start_in_transaction()
         if self.plan.unseen:
             self._await_stream()
             for table in self.work.tables:
@@ -75,6 +75,14 @@ class Beginning:
         else:
             self._await_stream()
             self.capture.stop()
+
+    def _start_in_transaction(self) -> None:
+        """Kills the engine within the first transaction: what it says next of the last commit is an event."""
+        if self.server.connector == "postgresql":
+            self.capture.start(self.work.rnd.randint(3, 12))
+            self._await("the engine is killed", self.capture.is_killed)
+            self._await("its connection is gone", self._is_alone)
+        self.capture.start()
 
     def _await_stream(self) -> None:
         """Until the connector has made its snapshot, if it makes one, and reads changes."""

@@ -26,7 +26,8 @@ _CHANCES = {
 # What lands of a record; a log without the rest knows less (docs/reference/debezium.md).
 LANDED = ("whole", "no headers", "values")
 # When a transaction commits that was open while the connector began: before it reads the tables, after it, or after
-# the connector was killed while it read them, or was started again before it saw any commit.
+# the connector was killed while it read them, or was started again before it saw any commit (and PostgreSQL's once
+# more, within the transaction).
 OVERLAPS = ("at once", "late", "killed", "restarted")
 
 
