@@ -23,9 +23,6 @@ from tidefold.domain.table.types import Type, encodings_of, parse_promised_scale
 from tidefold.typed_json import make_decoder
 
 _NUMERAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
-# Years outside 1 to 9999 are written as in ISO 8601 (`-0043-03-15`, `+10000-01-01`), and the infinities of PostgreSQL
-# as in PostgreSQL.
-
 # How Debezium writes what is no finite number, with `decimal.handling.mode=string`.
 _NO_NUMBERS = {
     "NAN": "NaN",
@@ -123,6 +120,8 @@ def format_unscaled(value: bytes | VariableScale, scale: int | None) -> str:
     return f"{sign}{text[:-scale]}.{text[-scale:]}"
 
 
+# Years outside 1 to 9999 are written as in ISO 8601 (`-0043-03-15`, `+10000-01-01`), and the infinities of PostgreSQL
+# as in PostgreSQL.
 def date_text(value: int | str) -> str:
     """A day since 1970; a text as it is."""
     return value if isinstance(value, str) else _date(value)
