@@ -11,7 +11,7 @@ import pytest
 from support.person import CODED, HEAD, LINE, ROWS, Person
 from tidefold.config import load_config
 from tidefold.operations.doctor.finding import FindingLevel
-from tidefold.operations.doctor.judge_pipeline import AirflowSetup, judge_airflow, judge_waiting_files
+from tidefold.operations.doctor.judge_pipeline import AirflowSetup, check_airflow, check_waiting_files
 from tidefold.operations.doctor.pipeline_probes import probe_waiting_files
 from tidefold.operations.quality.suites import ConfiguredTypes, find_suite_errors
 
@@ -41,7 +41,7 @@ def test_a_deleted_table_is_seen_and_made_again_by_one_command(person: Person, k
 
     told = person.call("status", "orders").stdout
     assert "its published table is missing" in told
-    found = judge_waiting_files(probe_waiting_files(load_config(config)))
+    found = check_waiting_files(probe_waiting_files(load_config(config)))
     assert [one.level for one in found if one.check == "table"] == [FindingLevel.FAIL]
     idle = person.call("run", "orders")
     assert "[TABLE_MISSING]" in idle.output, "nothing is new, and nobody would hear of it"
@@ -141,7 +141,7 @@ def test_commands_that_give_something_up_have_a_dry_run(person: Person) -> None:
 
 def test_one_mistake_of_the_configuration_is_one_finding_of_the_doctor() -> None:
     setup = AirflowSetup("3.3.2", import_errors={"a.py": "no key", "b.py": "no key", "c.py": "no module"})
-    found = [one.message for one in judge_airflow(setup) if one.level is FindingLevel.FAIL]
+    found = [one.message for one in check_airflow(setup) if one.level is FindingLevel.FAIL]
     assert found[0].startswith("2 DAG files cannot be imported, such as a.py: no key")
     assert [said for said in found if "c.py: no module" in said]
 

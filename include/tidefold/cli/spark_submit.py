@@ -24,7 +24,7 @@ from tidefold.config import Config
 from tidefold.config.models.spark import is_connect
 from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.doctor.finding import FindingLevel
-from tidefold.operations.doctor.machine import OLDEST_JAVA, find_java, judge_java
+from tidefold.operations.doctor.machine import OLDEST_JAVA, check_java, find_java
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.spark import local_server
@@ -115,10 +115,10 @@ def describe_death(terminal: Terminal, step: AnyStep, logs: Sequence[str], code:
     return [Outcome.of_error(log, error) for log in logs]
 
 
-def check_java() -> None:
+def require_java() -> None:
     """Raises NotFoundError (none) or InvalidInputError (too old, or too new for the installed Spark)."""
     java = find_java()
-    failed = next((finding for finding in judge_java(java) if finding.level is FindingLevel.FAIL), None)
+    failed = next((finding for finding in check_java(java) if finding.level is FindingLevel.FAIL), None)
     if failed and java.path:
         code = "JAVA_TOO_NEW" if (java.major or 0) >= OLDEST_JAVA else "JAVA_TOO_OLD"
         raise InvalidInputError(code, failed.message, hint=failed.hint)
@@ -201,7 +201,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             self._terminal.note(f"{step.name}: the same Spark application continues with {', '.join(logs)}")
             self._job.send(request)
         else:
-            check_java()
+            require_java()
             output = name_file(config.path.parent / "var" / "log", step, ".log")
             self._terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")
             self._job = _Job(config, request, output)

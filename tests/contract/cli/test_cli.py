@@ -18,7 +18,7 @@ from support.commands import call_json
 from support.lives import CONFIG, PUBLISHED, abort, claim, confirm, judge, live, make_pipeline, publish, stage, take
 from support.loaded_modules import SPARK, run_and_find_loaded
 from tidefold.cli import spark_submit
-from tidefold.cli.spark_submit import check_java
+from tidefold.cli.spark_submit import require_java
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.domain.log_state import Snapshot
 from tidefold.domain.snapshot.transitions import override
@@ -234,7 +234,7 @@ def test_a_run_id_is_checked(pipeline: Pipeline) -> None:
 
 def job(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """A small program in place of spark-submit; it finds the request in its first argument."""
-    monkeypatch.setattr(spark_submit, "check_java", lambda: None)
+    monkeypatch.setattr(spark_submit, "require_java", lambda: None)
     monkeypatch.setattr(
         spark_submit,
         "submit_command",
@@ -390,14 +390,14 @@ def test_a_java_that_is_too_old_is_said_at_once(
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(InvalidInputError) as refused:
-        check_java()
+        require_java()
     assert refused.value.code == code
 
 
 def test_a_missing_java_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(NotFoundError) as refused:
-        check_java()
+        require_java()
     assert refused.value.code == "JAVA_MISSING"
     assert "apt install" in refused.value.hint
 
@@ -409,7 +409,7 @@ def test_a_java_that_is_new_enough_passes(version: str, tmp_path: Path, monkeypa
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    check_java()
+    require_java()
 
 
 def test_report_prints_samples_of_the_checks_that_did_not_pass(tmp_path: Path) -> None:

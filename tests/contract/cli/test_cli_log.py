@@ -229,7 +229,7 @@ def test_restore_says_which_mode_it_needs_and_what_it_cannot_bring_back(pipeline
 
 def job(monkeypatch: pytest.MonkeyPatch, requests: list[Any]) -> None:
     """In place of Spark, a process that leaves no outcome; what was asked of it is kept."""
-    monkeypatch.setattr(spark_submit, "check_java", lambda: None)
+    monkeypatch.setattr(spark_submit, "require_java", lambda: None)
 
     def submit(config: object, request: Any) -> Command:
         requests.append(request)

@@ -48,7 +48,7 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     made = make_pipeline(tmp_path, CONFIG + "spark: {above: 0B}\n")
     for log in ("accounts", "tellers"):
         put(made, [{"id": 1, "text": "a"}], log)
-    monkeypatch.setattr(spark_submit, "check_java", lambda: None)
+    monkeypatch.setattr(spark_submit, "require_java", lambda: None)
     with_job(monkeypatch, dies="")
     return made
 

@@ -96,7 +96,7 @@ class StoredFile:
         """How many bytes of a copy are read."""
         return self.bytes or sum(one.location.length for one in self.change_sets)
 
-    def judge_length(self, size: int) -> DamageKind | None:
+    def check_length(self, size: int) -> DamageKind | None:
         """Returns what is wrong with a copy of this size."""
         least = max((one.location.offset + one.location.length for one in self.change_sets), default=0)
         if size < (self.bytes or least):

@@ -15,7 +15,7 @@ from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.operations.doctor import judge_pipeline, machine, pipeline_probes
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.judge_pipeline import AirflowSetup, probe_airflow
-from tidefold.operations.doctor.landed_sample import find_misfits, judge_records
+from tidefold.operations.doctor.landed_sample import check_records, find_misfits
 
 T = TypeVar("T")
 SECONDS = 20.0
@@ -84,24 +84,24 @@ def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
 
 
 CHECKS: tuple[DoctorCheck[Any], ...] = (
-    DoctorCheck("versions", lambda a: machine.find_packages(a.project), machine.judge_packages, False),
-    DoctorCheck("java", lambda a: machine.find_java(), machine.judge_java, False),
-    DoctorCheck("jars", lambda a: machine.find_jars(a.jars), machine.judge_jars, False),
-    DoctorCheck("spark", lambda a: machine.find_spark(_find_master(a)), machine.judge_spark, False),
-    DoctorCheck("memory", lambda a: machine.find_memory(a.config.spark.driver_memory), machine.judge_memory),
-    DoctorCheck("disk", find_disks, machine.judge_disks),
-    DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.judge_store),
-    DoctorCheck("clock", lambda a: pipeline_probes.probe_clock(a.config), judge_pipeline.judge_clock),
-    DoctorCheck("landing", lambda a: pipeline_probes.probe_landing(a.config), judge_pipeline.judge_landing),
-    DoctorCheck("records", lambda a: find_misfits(a.config), judge_records),
-    DoctorCheck("ingest", lambda a: pipeline_probes.probe_waiting_files(a.config), judge_pipeline.judge_waiting_files),
-    DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.judge_suites),
-    DoctorCheck("retention", lambda a: a.config, judge_pipeline.judge_retention),
+    DoctorCheck("versions", lambda a: machine.find_packages(a.project), machine.check_packages, False),
+    DoctorCheck("java", lambda a: machine.find_java(), machine.check_java, False),
+    DoctorCheck("jars", lambda a: machine.find_jars(a.jars), machine.check_jars, False),
+    DoctorCheck("spark", lambda a: machine.find_spark(_find_master(a)), machine.check_spark, False),
+    DoctorCheck("memory", lambda a: machine.find_memory(a.config.spark.driver_memory), machine.check_memory),
+    DoctorCheck("disk", find_disks, machine.check_disks),
+    DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.check_store),
+    DoctorCheck("clock", lambda a: pipeline_probes.probe_clock(a.config), judge_pipeline.check_clock),
+    DoctorCheck("landing", lambda a: pipeline_probes.probe_landing(a.config), judge_pipeline.check_landing),
+    DoctorCheck("records", lambda a: find_misfits(a.config), check_records),
+    DoctorCheck("ingest", lambda a: pipeline_probes.probe_waiting_files(a.config), judge_pipeline.check_waiting_files),
+    DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.check_suites),
+    DoctorCheck("retention", lambda a: a.config, judge_pipeline.check_retention),
     DoctorCheck(
-        "snapshots", lambda a: pipeline_probes.probe_rewritten_rows(a.config), judge_pipeline.judge_rewritten_rows
+        "snapshots", lambda a: pipeline_probes.probe_rewritten_rows(a.config), judge_pipeline.check_rewritten_rows
     ),
-    DoctorCheck("alarms", lambda a: a.config, judge_pipeline.judge_alarms),
-    DoctorCheck("airflow", find_airflow, judge_pipeline.judge_airflow, False, _SLOWER),
+    DoctorCheck("alarms", lambda a: a.config, judge_pipeline.check_alarms),
+    DoctorCheck("airflow", find_airflow, judge_pipeline.check_airflow, False, _SLOWER),
 )
 
 
@@ -112,11 +112,11 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
     """
     loaded: list[Config] = []
 
-    def judge_config(config: Config) -> Iterable[DoctorFinding]:
+    def check_config(config: Config) -> Iterable[DoctorFinding]:
         loaded.append(config)
         yield DoctorFinding("configuration", FindingLevel.OK, f"{config.path}: {', '.join(config.logs)}.")
 
-    check = DoctorCheck("configuration", lambda a: load_config(a.config_path), judge_config)
+    check = DoctorCheck("configuration", lambda a: load_config(a.config_path), check_config)
     findings = start_check(check, around, seconds)()
     if loaded:
         around = replace(around, loaded=loaded[0])

@@ -118,7 +118,7 @@ def _parse_answer(installed: str, output: str, errors: str) -> AirflowSetup:
         return AirflowSetup(installed, error=lines[-1] if lines else "the process ended without output.")
 
 
-def judge_store(store: StoreProbe) -> Iterator[DoctorFinding]:
+def check_store(store: StoreProbe) -> Iterator[DoctorFinding]:
     """Checks that the store has the features that tidefold relies on, and is the configured one."""
     if store.error:
         message = f"[{store.error.code}] {store.error.message}"
@@ -134,7 +134,7 @@ def judge_store(store: StoreProbe) -> Iterator[DoctorFinding]:
             yield DoctorFinding("store", WARN, message, f"Add the line `store_id: {store.store_id}`.")
 
 
-def judge_clock(skew: ClockSkew) -> Iterator[DoctorFinding]:
+def check_clock(skew: ClockSkew) -> Iterator[DoctorFinding]:
     """Compares the clocks of the store and of this machine. No decision about data depends on them."""
     if skew.error:
         message = f"The clock of the store could not be read: [{skew.error.code}] {skew.error.message}"
@@ -150,7 +150,7 @@ def judge_clock(skew: ClockSkew) -> Iterator[DoctorFinding]:
         yield DoctorFinding("clock", level, message, "Synchronize both clocks (`chronyc tracking`, `timedatectl`).")
 
 
-def judge_landing(probes: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
+def check_landing(probes: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
     """Checks that each landing folder exists, is readable, and contains no links."""
     good = []
     for folder in probes:
@@ -176,7 +176,7 @@ def judge_landing(probes: Iterable[LandingProbe]) -> Iterator[DoctorFinding]:
         )
 
 
-def judge_waiting_files(waiting: Iterable[WaitingFiles]) -> Iterator[DoctorFinding]:
+def check_waiting_files(waiting: Iterable[WaitingFiles]) -> Iterator[DoctorFinding]:
     """Finds files that landed long ago and that no ingest has seen: no ingest runs, or it reads another folder."""
     is_good = True
     for files in waiting:
@@ -195,7 +195,7 @@ def judge_waiting_files(waiting: Iterable[WaitingFiles]) -> Iterator[DoctorFindi
         yield DoctorFinding("ingest", OK, "No landed file waits for more than a day.")
 
 
-def judge_suites(errors: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFinding]:
+def check_suites(errors: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFinding]:
     """Checks each suite file."""
     for log, error in errors.items():
         if error:
@@ -204,7 +204,7 @@ def judge_suites(errors: Mapping[str, ErrorInfo | None]) -> Iterator[DoctorFindi
         yield DoctorFinding("suites", OK, f"The checks of {count_noun(len(errors), 'log')} are valid.")
 
 
-def judge_retention(config: Config) -> Iterator[DoctorFinding]:
+def check_retention(config: Config) -> Iterator[DoctorFinding]:
     """Finds settings that let data grow without limit."""
     growing = False
     if config.retention.keep is None:
@@ -220,7 +220,7 @@ def judge_retention(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("retention", OK, f"The newest {config.retention.keep} snapshots are kept.")
 
 
-def judge_rewritten_rows(found: Iterable[RewrittenRows]) -> Iterator[DoctorFinding]:
+def check_rewritten_rows(found: Iterable[RewrittenRows]) -> Iterator[DoctorFinding]:
     """Says what deletion vectors would save, where it is worth a thought."""
     costly = [one for one in found if one.written >= max(_REWRITTEN_BYTES, 2 * one.expected)]
     for one in costly:
@@ -235,7 +235,7 @@ def judge_rewritten_rows(found: Iterable[RewrittenRows]) -> Iterator[DoctorFindi
         yield DoctorFinding("snapshots", OK, "No snapshot wrote much for few changes.")
 
 
-def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
+def check_alarms(config: Config) -> Iterator[DoctorFinding]:
     """Finds logs without alarms."""
     silent = [log.id for log in config.logs.values() if config.alarms_of(log.id) is None]
     if silent:
@@ -245,7 +245,7 @@ def judge_alarms(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("alarms", OK, f"{count_noun(len(config.logs), 'log')} with alarms.")
 
 
-def judge_airflow(setup: AirflowSetup) -> Iterator[DoctorFinding]:
+def check_airflow(setup: AirflowSetup) -> Iterator[DoctorFinding]:
     """Checks the connection to Spark, and finds DAG files that cannot be imported."""
     if not setup.version:
         yield DoctorFinding("airflow", OK, "Airflow is not installed: the command line works without it.")

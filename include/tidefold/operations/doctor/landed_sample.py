@@ -126,7 +126,7 @@ def _of_problem(log: str, problem: FileProblem) -> LandedMisfit:
     return LandedMisfit(log, f"[{problem.code}] {problem.message}", problem.hint)
 
 
-def judge_records(misfits: Iterable[LandedMisfit]) -> Iterator[DoctorFinding]:
+def check_records(misfits: Iterable[LandedMisfit]) -> Iterator[DoctorFinding]:
     """Checks that the configuration fits what has landed."""
     misfit = None
     for misfit in misfits:

@@ -272,7 +272,7 @@ def _measure(use: str, place: Path) -> DiskUsage:
     return DiskUsage(use, str(place), free, total, stat.f_favail, stat.f_files)
 
 
-def judge_packages(setup: InstalledPackages) -> Iterator[DoctorFinding]:
+def check_packages(setup: InstalledPackages) -> Iterator[DoctorFinding]:
     """Checks Python, and finds packages that are missing or differ from the locked version."""
     python = ".".join(map(str, setup.python))
     if setup.python < OLDEST_PYTHON:
@@ -294,7 +294,7 @@ def judge_packages(setup: InstalledPackages) -> Iterator[DoctorFinding]:
         yield DoctorFinding("versions", OK, f"Python {python}, {compared}.")
 
 
-def judge_java(java: JavaInstallation) -> Iterator[DoctorFinding]:
+def check_java(java: JavaInstallation) -> Iterator[DoctorFinding]:
     """Checks that Java is one of the expected versions."""
     if not java.path:
         where = f"JAVA_HOME ({java.home}) does not contain it" if java.home else "there is none on the PATH"
@@ -317,7 +317,7 @@ def judge_java(java: JavaInstallation) -> Iterator[DoctorFinding]:
         yield DoctorFinding("java", OK, f"Java {java.major}: {java.path}.")
 
 
-def judge_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
+def check_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
     """Checks Spark's version, the program that starts it and the standalone master, or the Spark Connect server."""
     connects = is_connect(setup.master or "")
     spark = find_version(setup.version)
@@ -356,7 +356,7 @@ def _describe_repair(version: str, spark: SparkVersion) -> str:
     return f"{install} 'pyspark-client=={minor_of(version)}.*'"
 
 
-def judge_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
+def check_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
     """Checks the jars of Delta."""
     bad = [jar for jar in jars if jar.harm]
     for jar in bad:
@@ -365,7 +365,7 @@ def judge_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
         yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in jars)}.")
 
 
-def judge_memory(memory: MemorySize) -> Iterator[DoctorFinding]:
+def check_memory(memory: MemorySize) -> Iterator[DoctorFinding]:
     """Compares the memory of the Spark driver with that of the machine."""
     driver, total, available = (f"{size / _GIB:.1f} GiB" for size in (memory.driver, memory.total, memory.available))
     hint = "Set `spark.driver_memory` to less, or give the machine more memory."
@@ -383,7 +383,7 @@ def judge_memory(memory: MemorySize) -> Iterator[DoctorFinding]:
         yield DoctorFinding("memory", OK, message)
 
 
-def judge_disks(disks: Iterable[DiskUsage]) -> Iterator[DoctorFinding]:
+def check_disks(disks: Iterable[DiskUsage]) -> Iterator[DoctorFinding]:
     """Checks the free bytes and inodes of each disk."""
     for disk in disks:
         hint = f"Make room on the disk of {disk.path}: `tidefold retain` shows what can go. Or use a larger disk."

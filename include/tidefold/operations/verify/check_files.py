@@ -105,7 +105,7 @@ def _list_copies(stores: Stores, file: StoredFile, sizes: Mapping[StoredLocation
 
 
 def _harm(stores: Stores, copy: _StoredCopy, deep: bool, progress: _Progress) -> DamageKind | None:
-    harm = copy.file.judge_length(copy.bytes)
+    harm = copy.file.check_length(copy.bytes)
     if harm or not deep:
         return harm
     try:

@@ -184,7 +184,7 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
         return
     keys = None if at.is_alone else log.keys
     try:
-        change = judge(log, at, record)
+        change = decide_change(log, at, record)
         if isinstance(change, str):
             at.count(change)
         elif at.is_alone or advance(log, at, change.order, record.value.source, record.value.op):
@@ -236,7 +236,7 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, transaction
         record = None
         try:
             record = log.decoder.decode(line, at.place)
-            change = judge(log, scratch, record)
+            change = decide_change(log, scratch, record)
             if not isinstance(change, str):
                 follow(keys, log, scratch, record, change, line)
                 scratch.deleted = change.order if change.op == DELETE else None
@@ -257,7 +257,7 @@ def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line
         keys.hide(op, order[0] if source.transaction is None else source.transaction, key, order)
 
 
-def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:
+def decide_change(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:
     """The change of a record at a new offset, or the name of its count. Raises RefusedRecordError."""
     if record.outcome is not None:
         if isinstance(record.outcome, errors.RefusedRecordError):
@@ -268,7 +268,7 @@ def judge(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change
         return "tombstones"
     op = value.op
     if op in ("u", "c", "r"):
-        return _judge_upsert(log, at, record)
+        return _decide_upsert(log, at, record)
     if op == "d":
         if not takes_delete(log.shape):
             return "ignored"
@@ -307,7 +307,7 @@ def _find_order(log: EnvelopeLog, at: ReaderPosition, source: SourceBlock, op: s
     return at.stream.place(order, is_initial, op == "r")
 
 
-def _judge_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change:
+def _decide_upsert(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change:
     value, rows, key = record.value, record.rows, record.key
     row = value.after
     if row is None:

@@ -109,7 +109,7 @@ def test_versions(config_path: Path, tmp_path: Path) -> None:
     [(level, said)] = look("versions", config_path, project=make_project(tmp_path / "p", "no-such-package", "1"))
     assert (level, said) == (FAIL, "Not installed: no-such-package.")
     assert levels(look("versions", config_path, project=tmp_path / "nowhere")) == [OK]
-    old = list(machine.judge_packages(machine.InstalledPackages((3, 10))))
+    old = list(machine.check_packages(machine.InstalledPackages((3, 10))))
     assert [f.level for f in old] == [FAIL]
 
 
@@ -184,7 +184,7 @@ def test_java(
 
 
 def test_a_java_that_the_spark_was_seen_to_fail_with() -> None:
-    [finding] = machine.judge_java(machine.JavaInstallation("java", 25, breaks_on=25))
+    [finding] = machine.check_java(machine.JavaInstallation("java", 25, breaks_on=25))
     assert (finding.level, finding.message) == (FAIL, "The installed Spark does not run on Java 25 (java).")
 
 
@@ -247,19 +247,19 @@ def test_what_a_version_of_spark_cannot_do(
     version: str, client: str, master: str, level: FindingLevel, said: str
 ) -> None:
     setup = machine.SparkSetup("submit", True, master, version=version, client=client)
-    [finding] = machine.judge_spark(setup)
+    [finding] = machine.check_spark(setup)
     assert (finding.level, finding.message.endswith(said)) == (level, True)
     assert bool(finding.hint) is (level is FAIL)
 
 
 def test_two_minor_versions_are_mended_by_a_client_that_exists() -> None:
     """pyspark-client 4.1.4 was never released: the newest of its minor version serves."""
-    [finding] = machine.judge_spark(machine.SparkSetup("submit", True, "local", version="4.1.4", client="4.2.0"))
+    [finding] = machine.check_spark(machine.SparkSetup("submit", True, "local", version="4.1.4", client="4.2.0"))
     wanted = [Requirement(text) for text in re.findall(r"'([^']+)'", finding.hint)]
     assert [one.name for one in wanted] == ["pyspark", "pyspark-client"]
     released = ["4.1.3", "4.1.4", "4.2.0"]
     assert [list(one.specifier.filter(released)) for one in wanted] == [["4.1.4"], ["4.1.3", "4.1.4"]]
-    [mended] = machine.judge_spark(machine.SparkSetup("submit", True, "local", version="4.1.4", client="4.1.3"))
+    [mended] = machine.check_spark(machine.SparkSetup("submit", True, "local", version="4.1.4", client="4.1.3"))
     assert mended.level is OK
 
 
@@ -269,7 +269,7 @@ def test_two_minor_versions_are_mended_by_a_client_that_exists() -> None:
 )
 def test_memory(total: float, available: float, driver: float, level: FindingLevel) -> None:
     sizes = (int(size * (1 << 30)) for size in (total, available, driver))
-    assert [f.level for f in machine.judge_memory(machine.MemorySize(*sizes))] == [level]
+    assert [f.level for f in machine.check_memory(machine.MemorySize(*sizes))] == [level]
 
 
 def test_memory_of_this_machine() -> None:
@@ -290,8 +290,8 @@ def test_memory_of_this_machine() -> None:
 )
 def test_disks(free: int, free_inodes: int, wanted: list[FindingLevel]) -> None:
     disk = machine.DiskUsage("store", "/data", free, 100 * GB, free_inodes, 1_000_000)
-    assert [f.level for f in machine.judge_disks([disk])] == wanted
-    assert [f.level for f in machine.judge_disks([replace(disk, inodes=0)])] == wanted[:1]
+    assert [f.level for f in machine.check_disks([disk])] == wanted
+    assert [f.level for f in machine.check_disks([replace(disk, inodes=0)])] == wanted[:1]
 
 
 def test_disks_of_this_machine_are_named_once(config_path: Path, tmp_path: Path) -> None:
@@ -477,22 +477,22 @@ def test_logs_without_alarms(config_path: Path) -> None:
     ],
 )
 def test_airflow(found: AirflowSetup, wanted: list[FindingLevel]) -> None:
-    assert [f.level for f in judge_pipeline.judge_airflow(found)] == wanted
+    assert [f.level for f in judge_pipeline.check_airflow(found)] == wanted
 
 
 @pytest.mark.parametrize(("version", "is_named"), [("3.3.2", True), ("3.2.2", False)])
 def test_the_backfill_that_never_starts_is_named(version: str, is_named: bool) -> None:
-    [finding] = judge_pipeline.judge_airflow(AirflowSetup(version, 9, has_connection=True))
+    [finding] = judge_pipeline.check_airflow(AirflowSetup(version, 9, has_connection=True))
     assert ("MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE" in finding.message) is is_named
 
 
 def test_it_explains_where_the_steps_of_tasks_run(config_path: Path) -> None:
     found = AirflowSetup("3.3.2", 9, has_connection=True, has_connect=True)
     around = Surroundings(PROJECT, config_path, (), lambda: found, load_config(config_path))
-    [finding] = judge_pipeline.judge_airflow(doctor.find_airflow(around))
+    [finding] = judge_pipeline.check_airflow(doctor.find_airflow(around))
     assert "on the Spark Connect server, whatever their size: Airflow has a connection" in finding.message
     change(config_path, "version: 1\n", "version: 1\nspark: {scheduled: by_size}\n")
-    [finding] = judge_pipeline.judge_airflow(doctor.find_airflow(replace(around, loaded=load_config(config_path))))
+    [finding] = judge_pipeline.check_airflow(doctor.find_airflow(replace(around, loaded=load_config(config_path))))
     assert "else in the task: `spark.scheduled` is `by_size`" in finding.message
 
 
