@@ -16,10 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from tidefold.changelog.schema import table_schema
 from tidefold.delta.deletion_vectors import deletions
-from tidefold.delta.raw_commit import (
-    VECTORS_READER,
-    TableProtocol,
-)
+from tidefold.delta.raw_commit import VECTORS_READER, TableProtocol
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Deletions, Manifest
 from tidefold.errors import NotFoundError, RefusedError

@@ -32,10 +32,7 @@ from tidefold_airflow.operators.spark import (
     TidefoldSparkOperator,
     TidefoldVerifyReadersOperator,
 )
-from tidefold_airflow.operators.verify import (
-    TidefoldDrillOperator,
-    TidefoldScrubOperator,
-)
+from tidefold_airflow.operators.verify import TidefoldDrillOperator, TidefoldScrubOperator
 
 __all__ = [
     "TidefoldAbortOperator",

@@ -32,13 +32,7 @@ from tidefold_airflow.ui.request import (
     state_asked,
     text_asked,
 )
-from tidefold_airflow.ui.views.log import (
-    LogOfRun,
-    read_stored_report,
-    view_log,
-    view_run,
-    view_snapshot,
-)
+from tidefold_airflow.ui.views.log import LogOfRun, read_stored_report, view_log, view_run, view_snapshot
 from tidefold_airflow.ui.views.overview import (
     LogLine,
     SetLine,

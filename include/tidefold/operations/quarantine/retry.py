@@ -48,12 +48,7 @@ from tidefold.operations.ground.read import require_state
 from tidefold.operations.ground.schema_update import apply_configured_schema
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.quarantine.inspect import require_none_refused
-from tidefold.operations.quarantine.key_changes import (
-    Completed,
-    RefusedKey,
-    complete_key_changes,
-    read_refused_keys,
-)
+from tidefold.operations.quarantine.key_changes import Completed, RefusedKey, complete_key_changes, read_refused_keys
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer
 from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
 from tidefold.operations.quarantine.taken_keys import decide_taken_keys

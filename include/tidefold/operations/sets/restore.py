@@ -10,11 +10,7 @@ from tidefold.compute.runners import Runner
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.sets.set_state import Member, SetVersion
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.errors import (
-    InvalidInputError,
-    NotFoundError,
-    RefusedError,
-)
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.publish.publish_set import give_up_staged

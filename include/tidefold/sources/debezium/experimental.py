@@ -10,9 +10,7 @@ import msgspec
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import MONGODB, ORACLE, SQLSERVER
-from tidefold.sources.records.errors import (
-    RefusedRecordError,
-)
+from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.extended_json import BROKEN, plain_value
 from tidefold.sources.records.record_types import SourceBlock
 from tidefold.sources.records.stream_order import OrderPoint

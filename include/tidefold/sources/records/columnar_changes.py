@@ -23,10 +23,7 @@ from tidefold.sources.records.accounting import late_change
 from tidefold.sources.records.columnar_values import explain_misfit
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import own_names
-from tidefold.sources.records.text_forms import (
-    PLAIN,
-    Spelling,
-)
+from tidefold.sources.records.text_forms import PLAIN, Spelling
 from tidefold.sources.records.unavailable_values import placeholder_of
 
 # Instead of words for deletes: every value is one.

@@ -13,14 +13,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.schema import arrow_type
 from tidefold.domain.log_state import Column
 from tidefold.domain.table.types import UNITS, parse_type
-from tidefold.sources.records.text_forms import (
-    NUMBER_MARKS,
-    PLAIN,
-    Spelling,
-    find_format,
-    find_unit,
-    in_normal_form,
-)
+from tidefold.sources.records.text_forms import NUMBER_MARKS, PLAIN, Spelling, find_format, find_unit, in_normal_form
 
 _RIGHT = {
     "boolean": "true or false",

@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aiohttp import ClientError as TransportError
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    HTTPClientError,
-    NoCredentialsError,
-    ParamValidationError,
-)
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, ParamValidationError
 from botocore.exceptions import ConnectionError as EndpointError
 from botocore.parsers import ResponseParserError
 from fsspec.asyn import sync_wrapper
