@@ -148,7 +148,7 @@ def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | No
         return None
     return tidefold_approval_dag(
         f"{owner}_approval",
-        config=options.config, logs=logs, patience=options.approval, look_every=options.look_every,
+        config=options.config, logs=logs, patience=options.approval, look_every=options.look_every
     ).dag_id  # fmt: skip
 
 

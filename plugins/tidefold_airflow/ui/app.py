@@ -141,7 +141,7 @@ def build_app(
     """
     app = FastAPI(
         title="tidefold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(guards),
-        redirect_slashes=False, default_response_class=HTMLResponse,
+        redirect_slashes=False, default_response_class=HTMLResponse
     )  # fmt: skip
     pages = _Pages(PipelineOpener(find_visible, opened or _open_configured), responses.Worker(seconds))
     app.include_router(_router(pages, run_guards))

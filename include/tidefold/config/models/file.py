@@ -27,9 +27,7 @@ class LocalConfig(StrictModel):
     mode: Literal["disabled", "files"] = "disabled"
     path: Text | None = Field(default=None, description="folder of local copies, relative to this file or absolute")
     paths: list[Text] | None = Field(
-        default=None,
-        min_length=1,
-        description="several folders of local copies instead of one; copies take turns",
+        default=None, min_length=1, description="several folders of local copies instead of one; copies take turns"
     )
     shared: bool = Field(
         default=False, description="all machines of a Spark cluster see these folders, as one shared disk"
@@ -132,8 +130,7 @@ class RetentionConfig(StrictModel):
     ] = Field(default="all", description="`all`, or how many of the newest snapshots are kept")
 
     log: LogSpan | None = Field(
-        default=None,
-        description="how long the log is kept for backfills, whatever the number of snapshots: 36h, 30d",
+        default=None, description="how long the log is kept for backfills, whatever the number of snapshots: 36h, 30d"
     )
     log_step: LogSpan = Field(
         default="1d",
@@ -149,9 +146,7 @@ class RetentionConfig(StrictModel):
         default=0, ge=0, description="minimum minutes to keep replaced files; it can only delay deletion"
     )
     scratch_days: int = Field(
-        default=7,
-        ge=1,
-        description="days without a change after which `clean` deletes files in scratch folders",
+        default=7, ge=1, description="days without a change after which `clean` deletes files in scratch folders"
     )
     threads: int = Field(default=1, ge=1, description="threads that delete files of the store")
     report_days: int = Field(
@@ -249,8 +244,7 @@ class Config(StrictModel):
     compaction: CompactionConfig = CompactionConfig()
     alarms: AlarmsEntry | None = Field(default=None, description="when a log raises an alarm; without it none does")
     targets: list[Text] = Field(
-        default=[],
-        description="folders, here or in S3, below which a drill of Airflow may write its scratch copy",
+        default=[], description="folders, here or in S3, below which a drill of Airflow may write its scratch copy"
     )
     sets: dict[str, SetConfig] = Field(
         default={}, description="logs whose tables are published together, at one point of the source's log"

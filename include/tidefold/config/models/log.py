@@ -124,8 +124,7 @@ class LogConfig(StrictModel):
         default=[], description="names of fields that records may have and the table leaves out"
     )
     order: table.OrderValue | None = Field(
-        default=None,
-        description="order of changes: columns, or an order by name; default: the order of the source",
+        default=None, description="order of changes: columns, or an order by name; default: the order of the source"
     )
     merge: table.MergeValue = Field(
         default=table.MergeEntry(), description="merge engine: how several changes to one key become a row"

@@ -83,8 +83,7 @@ class ExtractEntry(StrictModel):
         description="name of the file that marks an extract as complete, in its folder; {extract} stands for the date",
     )
     row_count: Text | None = Field(
-        default=None,
-        description="name of the file with an extract's number of rows; {extract} stands for the date",
+        default=None, description="name of the file with an extract's number of rows; {extract} stands for the date"
     )
     min_rows: int = Field(default=1, ge=0, description="an extract with fewer rows is refused")
     max_deletes: float = Field(
@@ -94,8 +93,7 @@ class ExtractEntry(StrictModel):
         default=[], description="dates of extracts that are ingested in spite of `min_rows` and `max_deletes`"
     )
     date_format: DateFormat | None = Field(
-        default=None,
-        description='how file names write the extract\'s date, such as "%Y%m%d_%H%M"; default: ISO 8601',
+        default=None, description='how file names write the extract\'s date, such as "%Y%m%d_%H%M"; default: ISO 8601'
     )
 
 

@@ -129,9 +129,7 @@ class MergeEntry(StrictModel):
         "Apache Paimon's names: deduplicate, first-row, partial-update and aggregation",
     )
     deletes: Deletes | None = Field(
-        default=None,
-        strict=False,
-        description="apply, ignore or quarantine; default: apply if that gives exact rows",
+        default=None, strict=False, description="apply, ignore or quarantine; default: apply if that gives exact rows"
     )
     groups: list[GroupEntry] = Field(default=[], description="partial updates: columns with an order of their own")
     aggregates: dict[str, Text] = Field(default={}, description="column: function that merges its values")

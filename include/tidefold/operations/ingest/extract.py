@@ -197,7 +197,7 @@ def _describe_deletes(last: IngestedFile, extract: Extract, number: int, rows: i
     name = f"{extract.name} lacks these keys" + (f" ({number + 1})" if number else "")
     landed = replace(
         last.landed, name=name, length=0, checksum="", records=rows, changes=rows, ignored=0, quarantined=0,
-        repeated=0, quarantine=None, changed=0.0, next_offset=last.landed.first_offset,
+        repeated=0, quarantine=None, changed=0.0, next_offset=last.landed.first_offset
     )  # fmt: skip
     return IngestedFile(landed, None, replace(last.position, next_offset=landed.next_offset))
 
@@ -219,6 +219,6 @@ def _attach(
 def _without_counts(base: IngestedFile, number: int) -> IngestedFile:
     landed = replace(
         base.landed, name=f"{base.landed.name} ({number + 1})", length=0, checksum="", records=0, changes=0,
-        ignored=0, quarantined=0, quarantine=None, changed=0.0, first_offset=base.landed.next_offset,
+        ignored=0, quarantined=0, quarantine=None, changed=0.0, first_offset=base.landed.next_offset
     )  # fmt: skip
     return IngestedFile(landed, None, base.position)

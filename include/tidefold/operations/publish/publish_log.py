@@ -63,9 +63,7 @@ def describe_publication(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Pu
         return Publication()
     of_set = _describe_point(pipeline, log, snapshot)
     description = TableDescription(
-        comment=configured.comment,
-        comments=configured.comments,
-        change_feed=configured.change_feed,
+        comment=configured.comment, comments=configured.comments, change_feed=configured.change_feed
     )
     if not configured.change_feed:
         return Publication(description, facts=of_set)

@@ -251,8 +251,7 @@ class DeltaFeed:
         first = find_first_readable(log)
         still = f"The first version that can still be read is {first}." if first is not None else "None can be read."
         return RefusedError(
-            "DELTA_SOURCE_GONE",
-            f"The log needs version {version} of `{self._address}`, which was cleaned up. {still}",
+            "DELTA_SOURCE_GONE", f"The log needs version {version} of `{self._address}`, which was cleaned up. {still}"
         )
 
     def _unreadable(self, error: Exception) -> TidefoldError:

@@ -17,10 +17,7 @@ _ONLY_OPERATION = (
     r"op|oper|operation|op_?type|operation_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|row_?kind|"
     r"hvr_?op|enttyp|header__change_oper|__\$operation|metadata\$action"
 )
-_OP_NAME = re.compile(
-    rf"_*({_ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign",
-    re.IGNORECASE,
-)
+_OP_NAME = re.compile(rf"_*({_ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign", re.IGNORECASE)
 _SURELY_OP_NAME = re.compile(rf"_*({_ONLY_OPERATION})|_sign", re.IGNORECASE)
 _DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
 _DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)

@@ -95,10 +95,7 @@ class Multipart:
         """Makes the object visible if its name is free. Raises as `put`; leaves nothing unless in doubt."""
         try:
             self._bucket.call(
-                "complete_multipart_upload",
-                **self._upload,
-                MultipartUpload={"Parts": self._parts},
-                IfNoneMatch="*",
+                "complete_multipart_upload", **self._upload, MultipartUpload={"Parts": self._parts}, IfNoneMatch="*"
             )
         except FAILURES as error:
             self._resolve(error)

@@ -159,11 +159,7 @@ def view_retention(pipeline: Pipeline, state: LogState) -> RetentionView:
     """Makes every plan separately. A plan that fails shows its error and hides no other."""
     keep, kept_log = pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())
     return RetentionView(
-        state,
-        keep,
-        _steps(pipeline, state),
-        bounds(state, keep, kept_log),
-        _explain_kept(state, keep, kept_log),
+        state, keep, _steps(pipeline, state), bounds(state, keep, kept_log), _explain_kept(state, keep, kept_log)
     )
 
 
