@@ -5,7 +5,6 @@ docs/reference/debezium.md lists how each kind of record is handled.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,38 +19,17 @@ from tidefold.domain.source_progress import NO_COMMIT
 from tidefold.domain.table.table_spec import EXPERIMENTAL, MARIADB, MONGODB, ORACLE, POSTGRESQL, Engine
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium import experimental
-from tidefold.sources.debezium.connect_schema import column_names, columns_by, forms_of, schema_beside
+from tidefold.sources.debezium.decoder import DecodedRecord, EnvelopeDecoder
 from tidefold.sources.debezium.late_checks import LateKeys, checks_late, image_of, images_in
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
-from tidefold.sources.records import errors, record_types
-from tidefold.sources.records.accounting import FilePosition, ReaderPosition, takes_delete
-from tidefold.sources.records.record_types import SourceBlock, has_aliases, resolve_aliases
-from tidefold.sources.records.row_decoder import Rows, rows_of
+from tidefold.sources.records import errors
+from tidefold.sources.records.accounting import ReaderPosition, takes_delete
+from tidefold.sources.records.record_types import SourceBlock
+from tidefold.sources.records.row_decoder import Rows
 from tidefold.sources.records.stream_order import OrderPoint
-from tidefold.sources.records.unavailable_values import placeholder_of
 
-# Topics with messages of the connector itself.
-_OWN_TOPIC = re.compile(r"__debezium-heartbeat\..*|.*\.transaction")
 # Reasons of refused records whose order is unknown, or was checked already.
 _OF_ITS_ORDER = frozenset(("ORDER_MISSING", "ORDER_RESTART"))
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-class DecodedRecord(msgspec.Struct, gc=False):
-    """A record of Debezium, decoded.
-
-    place: topic, partition and offset of the record; None: it is a message of the connector in a topic of its own.
-    rows: the decoder of its rows.
-    value, key, headers: of a change. A value that is None is a tombstone.
-    outcome: why it is no change: the name of its count, or its refusal; None: its value decides.
-    """
-
-    place: Any
-    rows: Rows
-    value: Any = None
-    key: Any = None
-    headers: bytes | msgspec.Raw = b""
-    outcome: str | errors.RefusedRecordError | None = None
 
 
 class Change(msgspec.Struct, gc=False):
@@ -70,81 +48,6 @@ class Change(msgspec.Struct, gc=False):
     absent: list[str] | None = None
     former: Any = None
     brought: tuple[str, ...] | None = None
-
-
-class EnvelopeDecoder:
-    """Decodes the lines of one log. It keeps the column names of the line before: most lines have the same."""
-
-    def __init__(self, shape: TableSpec, schema: Mapping[str, Any] | None = None) -> None:
-        """`schema`: of records without a schema of their own; None: as configured.
-
-        Raises RefusedRecordError if a column does not fit the schema.
-        """
-        self.shape = shape
-        self._schema = schema
-        self._names = resolve_aliases(shape, column_names(schema)) if schema else shape
-        self._forms = tuple(forms_of(schema, self._names) if schema else record_types.usual_forms(shape))
-        self.rows = rows_of(self._names, self._forms, shape)
-        self._spells_keys = has_aliases(shape, of_key=True)
-        self._by_schema: dict[bytes, Rows] = {}
-
-    def decode(self, line: bytes, place: FilePosition) -> DecodedRecord:
-        """Raises RefusedRecordError if not even the place of the record can be read."""
-        if self._spells_keys:
-            self._spell(line)
-        rows = self.rows
-        try:
-            record = rows.record(line)
-            value, key = record.value, record.key
-            if value is msgspec.UNSET:
-                value = record  # The value alone, or nothing that is known.
-            if value is not None and value.payload != record_types.NOTHING:
-                rows = self._rows_by(value.schema)
-                value = rows.envelope(value.payload)
-            if key is not None and getattr(key, "payload", record_types.NOTHING) != record_types.NOTHING:
-                key = rows.key(key.payload)
-        except _UNDECODABLE as error:
-            return self._decode_odd(line, place, str(error))
-        except errors.RefusedRecordError as refused:
-            return DecodedRecord(record, rows, outcome=refused)
-        if value is not None and value.op is None:
-            return self._decode_odd(line, place, "The value has no op")
-        return DecodedRecord(record, rows, value, key, record.headers)
-
-    def _decode_odd(self, line: bytes, place: FilePosition, why: str) -> DecodedRecord:
-        """A record that the strict decoder does not accept, or whose names differ from those of the line before."""
-        if self._spell(line):
-            return self.decode(line, place)
-        head = errors.any_head_of(line)
-        if head.topic != place.topic and head.topic is not None and _OWN_TOPIC.fullmatch(head.topic):
-            return DecodedRecord(None, self.rows, outcome="ignored")
-        if errors.is_tombstone(head):
-            return DecodedRecord(head, self.rows)
-        if errors.is_ignored(head):
-            return DecodedRecord(head, self.rows, outcome="ignored")
-        told = columns_by(self._schema or schema_beside(head.value))
-        refused = errors.refusal_of(head, self._names, why, told, placeholder_of(place.placeholder))
-        return DecodedRecord(head, self.rows, outcome=refused)
-
-    def _spell(self, line: bytes) -> bool:
-        """Adapts to the column names of a line. Returns whether they differ from those of the line before."""
-        if not has_aliases(self.shape):
-            return False
-        names = resolve_aliases(self.shape, errors.names_in(line))
-        if names == self._names:
-            return False
-        self.rows, self._names = rows_of(names, self._forms, self.shape), names
-        return True
-
-    def _rows_by(self, schema: Any) -> Rows:
-        """The decoder of rows with this schema beside them; there are few schemas."""
-        text = bytes(schema)
-        rows = self._by_schema.get(text)
-        if rows is None:
-            schema = msgspec.json.decode(text) if text else None
-            shape = resolve_aliases(self.shape, column_names(schema))
-            rows = self._by_schema[text] = rows_of(shape, forms_of(schema, shape), self.shape)
-        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +154,7 @@ def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line
     op, source = errors.find_source(line)
     if source is None or op not in ("c", "u"):
         return
-    with suppress(errors.RefusedRecordError, *_UNDECODABLE):
+    with suppress(errors.RefusedRecordError, *errors.UNDECODABLE):
         order = _find_order(log, at, source, op)
         key = rows.key_of(rows.of_key(rows.key(images_in(line).after), None))
         keys.hide(op, order[0] if source.transaction is None else source.transaction, key, order)
@@ -362,7 +265,7 @@ def _former_row(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord, abs
     key = former_key(msgspec.json.decode(headers)) if headers else None
     try:
         return rows.of_key(rows.key(msgspec.Raw(msgspec.json.encode(key))), None) if key else rows.nothing()
-    except (*_UNDECODABLE, errors.RefusedRecordError):
+    except (*errors.UNDECODABLE, errors.RefusedRecordError):
         return rows.nothing()
 
 

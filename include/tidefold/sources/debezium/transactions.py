@@ -21,6 +21,7 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
 from tidefold.sources.landing.plan import FileTask, TakenFile
 from tidefold.sources.landing.streams import CutShortError, DamagedError, ShrunkError, file_chunks, read_blocks
+from tidefold.sources.records.errors import UNDECODABLE
 from tidefold.typed_json import make_decoder
 
 _TOPIC = ".transaction"
@@ -29,7 +30,6 @@ _UNKNOWN = 2**63
 # So many records show what a file has.
 _LOOKED_AT = 10
 _JSON = "debezium-json"
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
 
 
@@ -123,7 +123,7 @@ def _read_lines(file: LandedFile, until: int, begin: int, skip: int) -> Iterator
 def _place_record(places: RecordPlaces, text: bytes, offset: int) -> SourceRecord:
     try:
         record = _records.decode(text)
-    except _UNDECODABLE:
+    except UNDECODABLE:
         return SourceRecord(offset)
     offset = offset if record.offset is None else record.offset
     value = record if record.value is UNSET else record.value
@@ -203,7 +203,7 @@ def _find_last_offset(file: LandedFile, until: int) -> int:
 def _read_marker(folder: str, text: bytes, offset: int) -> tuple[int, _Marker]:
     try:
         record = _markers.decode(text)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise _build_foreign_error(folder, f"the record at offset {offset} cannot be read ({error})") from error
     offset = offset if record.offset is None else record.offset
     value = record if record.value is UNSET else record.value

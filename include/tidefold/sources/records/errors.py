@@ -17,7 +17,7 @@ from tidefold.typed_json import convert_value, make_decoder
 UPSERTS = ("r", "c", "u")
 _AFTER = "`after`"
 _NULL = msgspec.Raw(b"null")
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST_DIGITS = 400
 _heads, _any_heads = make_decoder(RecordHead), make_decoder(AnyHead)
 
@@ -53,7 +53,7 @@ def head_of(line: bytes) -> RecordHead:
     _check_json(line)
     try:
         return _heads.decode(line)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
 
 
@@ -64,7 +64,7 @@ def any_head_of(line: bytes) -> AnyHead:
         return AnyHead(value=_NULL)
     try:
         head = _any_heads.decode(line)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
     if head.value == NOTHING:
         head.value = msgspec.Raw(line)
@@ -81,7 +81,7 @@ def _check_json(line: bytes) -> None:
         msgspec.json.decode(line)
     except msgspec.ValidationError:
         pass  # A number that fits no type; whether it matters depends on its field.
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
 
 
@@ -89,7 +89,7 @@ def names_in(line: bytes) -> frozenset[str]:
     """The names of the columns in a line: in its row, else in `before` or in its key."""
     try:
         record = decode_plain(msgspec.Raw(line))
-    except (ValueError, *_UNDECODABLE):  # Before msgspec 0.21, a DecodeError is no ValueError.
+    except (ValueError, *UNDECODABLE):  # Before msgspec 0.21, a DecodeError is no ValueError.
         return frozenset()
     if not isinstance(record, dict):
         return frozenset()
@@ -107,7 +107,7 @@ def find_source(line: bytes) -> tuple[str | None, SourceBlock | None]:
     try:
         value = _value(any_head_of(line))
         source = convert_value(value.get("source"), SourceBlock) if isinstance(value, dict) else None
-    except (RefusedRecordError, ValueError, *_UNDECODABLE):
+    except (RefusedRecordError, ValueError, *UNDECODABLE):
         return None, None
     return (str(value["op"]) if source and "op" in value else None), source
 

@@ -19,11 +19,12 @@ from tidefold.domain.table.types import widens
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
 from tidefold.sources.feed import Feed
-from tidefold.sources.json_lines.source import NULL, UNDECODABLE, Lines, PlainRows
+from tidefold.sources.json_lines.plain_rows import PlainRows
+from tidefold.sources.json_lines.source import NULL, Lines
 from tidefold.sources.landing.listing import Listing
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.records.accounting import ReaderPosition
-from tidefold.sources.records.errors import RefusedRecordError, not_sent
+from tidefold.sources.records.errors import UNDECODABLE, RefusedRecordError, not_sent
 from tidefold.sources.records.unavailable_values import Placeholder
 from tidefold.typed_json import convert_value, make_decoder
 
