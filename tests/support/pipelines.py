@@ -93,7 +93,7 @@ def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts") -> LogS
     [part] = write_segment(pipeline.store, path, [(log, table)])
     count = len(rows)
     end = first + count
-    high = (1, end - 1)
+    high = (max(rows["_o0"].to_pylist(), default=1) if "_o0" in rows.column_names else 1, end - 1)
     change_set = part.change_set(high)
     landed = LandedFileRecord(
         0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None

@@ -87,14 +87,14 @@ def test_a_log_that_has_no_tail_to_take_does_not_stop_the_others(pipeline: Pipel
 
 def test_squash_plans_first_and_then_does_it(pipeline: Pipeline) -> None:
     for number in range(4):
-        put(pipeline, [{"id": 1, "text": f"{number}"}])
+        put(pipeline, [{"id": 1, "text": f"{number}", "_o0": number + 2}])
     before = pipeline.store.list("")
     assert call("retain", "compact", "accounts", "--dry-run").stdout == (
         "accounts: planned: would compact 4 change sets into 1\n"
     )
     assert pipeline.store.list("") == before
     done = call("retain", "compact", "accounts")
-    assert done.stdout == "accounts: compacted: compacted 4 change sets into 1: 1 of 4 changes are left\n"
+    assert done.stdout == "accounts: compacted: compacted 4 change sets into 1: 2 of 4 changes are left\n"
     assert "next: tidefold retain truncate" in done.stderr
     assert "4 segments wait to be removed by `tidefold retain truncate accounts`." in call("status", "accounts").stdout
     assert only("retain", "truncate", "accounts")["facts"]["files"] == 5

@@ -18,7 +18,12 @@ from tidefold.storage.safe_files import open_scratch
 
 
 def compact_changes(
-    changes: pa.Table, shape: TableSpec, whole_from: Sequence[int] | None = None, tied: pa.Table | None = None
+    changes: pa.Table,
+    shape: TableSpec,
+    whole_from: Sequence[int] | None = None,
+    tied: pa.Table | None = None,
+    *,
+    of_deletes: bool = True,
 ) -> pa.Table:
     """Returns fewer changes with the same effect, the same ties and the same schema.
 
@@ -26,7 +31,8 @@ def compact_changes(
     With clears, partial changes and other engines all changes stay: they count, or a change of a key may need a value
     from before a snapshot.
 
-    whole_from: `last` also keeps all changes of a key that has one of this order or a higher one; empty: all.
+    whole_from: `last` also keeps all changes of a key that has a delete of this order or a higher one; empty: all. With
+        `of_deletes` False: all changes of this order or a higher one, and the last one before it of each key.
     tied: keys and orders whose changes all stay, because the fold counts ties: see `find_waiting_ties`.
     """
     engine, is_cleared = shape.merge.engine, pc.any(pc.equal(changes.column("_op"), CLEAR)).as_py()
@@ -34,7 +40,12 @@ def compact_changes(
         return changes
     query = latest(shape, "changes") if engine is Engine.LAST else _select_first(shape)
     if engine is Engine.LAST and whole_from is not None:
-        query += f" OR max({order(shape)}) OVER (PARTITION BY {key_list(shape)}) >= {[*whole_from]}::BIGINT[]"
+        of_key, start = f"OVER (PARTITION BY {key_list(shape)})", f"{[*whole_from]}::BIGINT[]"
+        if of_deletes:
+            query += f" OR max({order(shape)}) FILTER (WHERE _op = {DELETE}) {of_key} >= {start}"
+        else:
+            before = f"max({place(shape)}) FILTER (WHERE {order(shape)} < {start}) {of_key}"
+            query += f" OR {order(shape)} >= {start} OR {place(shape)} = {before}"
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         connection.register("changes", changes)
         if tied:

@@ -85,8 +85,11 @@ class NewerChanges:
     signalled: frozenset[Order] = frozenset()
     left_out: dict[Key | None, Place] = field(default_factory=dict)
 
-    def decide(self, row: Row, awaited: Awaited) -> Decision:
-        """Decides about a record, given as a change. A record that an `awaited` change needs is always appended."""
+    def decide(self, row: Row, awaited: Awaited, *, is_taken: bool = False) -> Decision:
+        """Decides about a record, given as a change. A record that an `awaited` change needs is always appended.
+
+        is_taken: so is one whose key another row had taken: the next such record asks what the key had before it.
+        """
         shape, place = self.shape, place_of_row(row, self.shape)
         key = key_of_row(row, shape)
         waits = max(self.left_out.get(key, ()), self.left_out.get(None, ())) >= place
@@ -96,8 +99,9 @@ class NewerChanges:
         if not _counts_the_last(shape):
             return Decision("newer")
         silent = frozenset(row["_absent"] or ())
-        is_awaited = awaited.has(key, place, (one[0] for one in later if one[2]))
-        gone = self.cleared >= place or row["_op"] == DELETE or any(one[0] == place for one in later)
+        is_awaited = is_taken or awaited.has(key, place, (one[0] for one in later if one[2]))
+        is_old_delete = row["_op"] == DELETE and not is_taken
+        gone = self.cleared >= place or is_old_delete or any(one[0] == place for one in later)
         streamed = [one for one in later if one[0][:-2] not in self.signalled]
         if gone or (not is_awaited and any(deleted or left <= silent for _, _, deleted, left in streamed)):
             return Decision("repeated")

@@ -288,7 +288,8 @@ def _add_changes(
     decisions = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
         resent = proof.judge(row, one)
-        decision = Decision(resent) if resent else newer.decide(row, awaited)
+        is_taken = one.entry.reason == KEY_TAKEN_OVER
+        decision = Decision(resent) if resent else newer.decide(row, awaited, is_taken=is_taken)
         decisions.append(decision)
         settled = decision.what in _BECAME
         (parts.settled if settled else parts.staying).append((one, decision.what))

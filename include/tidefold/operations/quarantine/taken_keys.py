@@ -111,6 +111,9 @@ def _read_again(
         if refused := refusals.get(one.one.entry.line):
             result.refused.append(renew_reason(one.one, refused))
             continue
+        if one.key not in formers:  # Then the reader did not follow the key.
+            result.refused.append(one.one)
+            continue
         if row is None:
             result.others.append((one.one, "ignored"))
             continue

@@ -21,7 +21,7 @@ from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import claim
 from tidefold.domain.table.schema_evolution import shape_at
-from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION, TableSpec
 from tidefold.domain.wording import count_noun
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.fold.merge.compaction import compact_changes, find_waiting_ties
@@ -119,7 +119,9 @@ def _compact_run(
     aligner = Aligner(shape_at(state, schema), schema, state.schemas)
     indexes: Indexes = {}
     changes = pa.concat_tables([aligner.changes(read_change_set(store, c, indexes=indexes), c.schema) for c in run])
-    rest = compact_changes(changes, aligner.shape, _find_needed(state), tied)
+    rest = compact_changes(
+        changes, aligner.shape, _find_needed(state), tied, of_deletes=not _may_be_taken_over(state.shape)
+    )
     [part] = write_segment(pipeline, path, [(state.log, rest)])
     written = part.change_set(run[-1].high)
     times = merge_ranges(one.times for one in run)
@@ -145,10 +147,15 @@ def _find_needed(state: LogState) -> Sequence[int] | None:
         return None
     is_waiting = any(entry.key_changes for entry in state.landed)
     if state.shape.order == POSITION and not is_waiting:
-        newest = _UNWRAPPED if follows_unwrapped(state.shape) else 2
+        newest = _UNWRAPPED if _may_be_taken_over(state.shape) else 2
         return min(((p.partition, p.next_offset - newest) for p in state.positions), default=())
     highest = min((position.stream.max_order for position in state.positions), default=())
-    return () if is_waiting else highest[:1] if checks_late(state.shape) else highest
+    return () if is_waiting else highest[:1] if _may_be_taken_over(state.shape) else highest
+
+
+def _may_be_taken_over(shape: TableSpec) -> bool:
+    """Whether a record may ask what was under its key before its transaction."""
+    return follows_unwrapped(shape) if shape.order == POSITION else checks_late(shape)
 
 
 def _replace_run(state: LogState, fence: int, change_set: ChangeSet, kept_log: _KeptLog) -> LogState:

@@ -27,6 +27,8 @@ from tidefold.typed_json import make_decoder
 # A transaction with more open keys forgets the oldest, but for a mark; a `before` is compared with so many others.
 _MOST_KEYS, _MOST_IMAGES, _MARKS = 100_000, 16, 1 << 23
 _UNKNOWN: Any = object()
+# A `before` with values that cannot be read, as after a change of a type that the log does not know yet.
+_UNREADABLE: Any = object()
 # Returns the complete row in the `before` of a record; None: it lacks columns.
 Image = Callable[[], Any]
 # Returns the keys of a transaction after its records in earlier files; None: they are gone.
@@ -40,7 +42,7 @@ class _Images(msgspec.Struct):
     value: msgspec.Raw = NOTHING
 
 
-_images = make_decoder(_Images)
+_images, _values = make_decoder(_Images).decode, make_decoder(dict[str, msgspec.Raw]).decode
 
 
 def checks_late(shape: TableSpec) -> bool:
@@ -228,12 +230,16 @@ class LateKeys:
 
     def _meet(self, at: ReaderPosition, change: Any, key: Hashable, before: Any) -> Any:
         """Decides about an update or a delete of a key to which the transaction brought a row, or ended one."""
-        one, image = self._hold(key), before and self._told(before)
+        one = self._hold(key)
+        image = None if before in (None, _UNREADABLE) else self._told(before)
         if one.settled == (change.order, image):
             return None
         self._look_up(at, key, one)
         is_delete = change.op != UPSERT
         met = next((row for row in reversed(one.rows) if image and row.row and self._told(row.row) == image), None)
+        if self._lacks_before and not is_delete and one.rows and one.had and not one.is_free:
+            one.is_doubted = True
+            raise _refuse("It does not show which of two rows of its key it changes.", one)
         if met is None and one.rows and self._is_former(one, before):
             one.is_free, one.settled = True, (change.order, image)
             if not is_delete:
@@ -268,7 +274,8 @@ class LateKeys:
         is_newest = met is one.rows[-1]
         one.rows = [row for row in one.rows if row is not met]
         if is_newest and one.rows:
-            one.rows[-1].offsets += (at.known_offset,)
+            # All of these records count for nothing if this row ends, too.
+            one.rows[-1].offsets += (*met.offsets, at.known_offset)
             return msgspec.structs.replace(change, op=UPSERT, row=one.rows[-1].row)
         if is_newest and (one.is_free or one.had is False):
             return change
@@ -294,11 +301,14 @@ class LateKeys:
         is_hidden = len(shown) < len(one.rows)
         if one.is_free or one.had is False or (one.had is None and (before is None or self._has_keys_alone)):
             return False
+        if before is _UNREADABLE:
+            one.is_doubted = True
+            raise _refuse("Two rows may have had its key in this transaction, and its `before` cannot be read.", one)
         if not is_hidden and (one.had or len(shown) > 1):
             return True
         told = {name: getattr(before, name) for name in self._values} if before else {}
         differs = [name for name in told if all(getattr(row, name) != told[name] for row in shown)]
-        others = [image for read in self._images if (image := read()) is not None]
+        others = [image for read in self._images if (image := read()) not in (None, _UNREADABLE)]
         is_real = any(getattr(image, name) != told[name] for image in others for name in differs)
         if shown and is_real and not is_hidden:
             return True
@@ -328,14 +338,15 @@ def _refuse(why: str, one: _Key) -> RefusedRecordError:
 def images_in(line: bytes) -> _Images:
     """The `before` and `after` of a record, unread."""
     data = msgspec.Raw(line)
-    while (one := _images.decode(data)).before == one.after == NOTHING:
+    while (one := _images(data)).before == one.after == NOTHING:
         data = one.value if one.value != NOTHING else one.payload
     return one
 
 
-def image_of(line: bytes, rows: Rows) -> Any:
-    """The `before` of a record as a row; None: it is none, or lacks columns."""
+def image_of(line: bytes, rows: Rows, key: int) -> Any:
+    """The `before` of a record as a row; None: it is none, or has the values of the `key` columns alone."""
+    before = images_in(line).before
     try:
-        return rows.image(images_in(line).before)
+        return rows.image(before)
     except (msgspec.DecodeError, UnicodeDecodeError, RefusedRecordError):
-        return None
+        return _UNREADABLE if sum(value != b"null" for value in _values(before).values()) > key else None

@@ -227,3 +227,38 @@ def test_a_delete_with_the_key_alone_ends_the_new_row(tmp_path: Path) -> None:
     take(made)
     assert not count_refused(made, "items")
     assert rows(made) == source.table == {4: (0, "d")}
+
+
+def sent(source: Source, op: str, transaction: int, old: tuple[int, int, str] | None, new: Any, **headers: int) -> None:
+    """A record of a transaction that may have others beside it."""
+    source.position, source.commit, source.transaction = source.position + 1, 1000 + transaction, transaction
+    source.send(op, old, new, **headers)
+
+
+NESTED = [  # Two rows take a free key; the later one leaves first.
+    ("c", 1, None, (9, 1, "x")), ("c", 1, None, (9, 2, "y")), ("d", 1, (9, 2, "y"), None), ("d", 1, (9, 1, "x"), None),
+]  # fmt: skip
+AGAIN = [  # In two transactions in turn a row takes key 2 and leaves it in a later file.
+    ("c", 1, None, (2, 7, "x")), ("d", 1, (2, 7, "x"), None), ("c", 1, None, (9, 7, "x")),
+    ("c", 2, None, (2, 8, "q")), ("d", 2, (2, 8, "q"), None), ("c", 2, None, (10, 8, "q")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("records", "cuts", "new"), [(NESTED, (), {}), (NESTED, (1,), {}), (NESTED, (2, 3), {}),
+    (AGAIN, (1, 4), {9: (7, "x"), 10: (8, "q")}), (AGAIN, (1,), {9: (7, "x"), 10: (8, "q")})])  # fmt: skip
+def test_rows_that_pass_over_a_key_leave_what_was_there(
+    tmp_path: Path, records: Any, cuts: tuple[int, ...], new: dict[int, tuple[Any, ...]]
+) -> None:
+    source = Source(random.Random(0), late=True, full=True, headers=False)
+    first = {1: (1, "a"), 2: (2, "b"), 3: (3, "c")}
+    for key, (n, text) in first.items():
+        source.send("r", None, (key, n, text))
+    count, pipeline = len(source.records), make_landing(tmp_path, COLUMNS)
+    land(tmp_path, 0, source.records)
+    take(pipeline)
+    for record_ in records:
+        sent(source, *record_)
+    for begin, end in zip((0, *cuts), (*cuts, len(records)), strict=True):
+        land(tmp_path, count + begin, source.records[count + begin : count + end])
+        take(pipeline)
+    assert rows(pipeline) == {**first, **new}
