@@ -343,7 +343,7 @@ class Seed:
             raise FoundError(f"unequal: {table.name} after {when}: {_difference(table, names, expected, found)}")
 
     def _without_unended(self, table: Table, expected: Counter[Any], found: Counter[Any]) -> Counter[Any]:
-        """The rows that are found, without those whose end no record says: docs/debezium.md."""
+        """The rows that are found, without those whose end no record says: docs/reference/debezium.md."""
         count = len(table.key)
         surplus = {row[:count] for row in found} - {row[:count] for row in expected}
         if surplus:
