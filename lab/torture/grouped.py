@@ -18,7 +18,7 @@ NAME = "grouped"
 class Grouped:
     """Changes the table, describes its log, and compares both.
 
-    topic: of its records; empty: none is tried, because unwrapped records have no truncates (docs/reference/debezium.md).
+    topic: of its records; empty: none is tried. Unwrapped records have no truncates (docs/reference/debezium.md).
     """
 
     def __init__(self, rnd: random.Random, session: Session, folder: Path, topic: str) -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tidefold.errors import CorruptError
 from tidefold.storage import Store, open_store
 from tidefold.storage.local_store import LocalStore
-from tidefold.typed_json import make_decoder
+from tidefold.typed_json import convert_value, make_decoder
 
 _COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
 # In one file, in several with their number and count, or with a unique name.
@@ -204,7 +204,7 @@ def _read_actions(store: Store, path: str, kinds: tuple[str, ...]) -> Iterator[A
             for kind in present:
                 for row in batch.column(kind).drop_null().to_pylist(maps_as_pydicts="strict"):
                     values = {name: value for name, value in row.items() if value is not None}
-                    yield msgspec.convert({kind: values}, Action, strict=False)
+                    yield convert_value({kind: values}, Action)
     except (pa.ArrowException, OSError, msgspec.ValidationError) as error:
         raise make_damaged_error(f"`{path}`", str(error).splitlines()[0]) from error
 

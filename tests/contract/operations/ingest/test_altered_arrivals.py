@@ -80,11 +80,6 @@ def test_a_changed_digit_is_named_and_the_landed_files_are_read_again(
     assert amounts() == [5, 6, 7, 8]
 
 
-def test_a_record_without_its_checksum_in_its_name_is_refused(brought: Path) -> None:
-    brought.rename(brought.with_name("arrivals.json"))
-    assert "INTENT_CORRUPT" in call("clean", code=5).output
-
-
 def test_without_a_copy_it_may_be_deleted(brought: Path) -> None:
     brought.unlink()
     land(3, 8)
