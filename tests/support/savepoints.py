@@ -33,9 +33,10 @@ _templates = TemporaryDirectory()
 KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 2}\n")
 
 
-def changed(pipeline: Pipeline, rows: Rows, changes: Rows) -> Rows:
-    """Appends one change set (None: a delete) and returns the rows after it."""
-    put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()])
+def changed(pipeline: Pipeline, rows: Rows, changes: Rows, *, commits: bool = False) -> Rows:
+    """Appends one change set (None: a delete), which is its own transaction with `commits`; returns the rows after it."""
+    order = {"_o0": pipeline.ledger("accounts").read().last_sqn + 1} if commits else {}
+    put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE}), **order} for i, t in changes.items()])
     return {i: t for i, t in {**rows, **changes}.items() if t}
 
 
