@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from support.pipelines import CONFIG, make_pipeline
-from tidefold.domain.paths import LogPaths, data_path
+from tidefold.domain.paths import LogPaths, data_path, vector_name
 from tidefold.errors import StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.pipeline import Pipeline
@@ -113,6 +113,7 @@ def check_nothing_left_over(pipeline: Pipeline, completed: list[int]) -> None:
             manifest = read_manifest(pipeline.store, "accounts", snapshot)
             homes.add(manifest.data_folder)
             owned |= {data_path(home, f.name) for f in manifest.files for home in (manifest.data_folder, paths.table)}
+            owned |= {data_path(paths.table, vector_name(f.deletions.vector)) for f in manifest.files if f.deletions}
     stored = [e.path for top in ("snapshots", "tables") for e in pipeline.store.list(top, unfinished=True)]
     assert {path for path in stored if "/_delta_log/" not in path} == owned
     logs = {path.split("/_delta_log/")[0] for path in stored if "/_delta_log/" in path}
