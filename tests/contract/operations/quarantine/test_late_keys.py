@@ -262,3 +262,29 @@ def test_rows_that_pass_over_a_key_leave_what_was_there(
         land(tmp_path, count + begin, source.records[count + begin : count + end])
         take(pipeline)
     assert rows(pipeline) == {**first, **new}
+
+
+def test_a_before_that_cannot_be_read_yet_is_no_key_alone(tmp_path: Path) -> None:
+    """The displaced row's delete waits until its type is known: it must not end the new row."""
+    source, large = Source(random.Random(0), late=True, full=True, headers=False), 3_000_000_000
+    for row in ((1, 1, "a"), (2, 2, "b")):
+        source.send("r", None, row)
+    pipeline, count = make_landing(tmp_path, COLUMNS), len(source.records)
+    land(tmp_path, 0, source.records)
+    take(pipeline)
+    sent(source, "u", 1, (2, 2, "b"), (2, large, "b"))
+    for one in (
+        ("d", (1, 1, "a"), None),
+        ("c", None, (2, 1, "a")),
+        ("d", (2, large, "b"), None),
+        ("c", None, (1, large, "b")),
+    ):
+        sent(source, one[0], 2, one[1], one[2])
+    land(tmp_path, count, source.records[count:])
+    take(pipeline)
+    assert {one.reason for one in count_refused(pipeline, "items")} == {"VALUE_INVALID", "KEY_TAKEN_OVER"}
+    pipeline = make_landing(tmp_path, COLUMNS.replace("n: int", "n: long"))
+    take(pipeline)
+    retry(pipeline, "items")
+    assert not count_refused(pipeline, "items")
+    assert rows(pipeline) == {1: (large, "b"), 2: (1, "a")}
