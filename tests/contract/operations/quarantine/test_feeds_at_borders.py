@@ -223,3 +223,25 @@ def test_two_keys_that_change_are_equal_wherever_a_file_ends(tmp_path: Path, for
         take(made)
         assert not count_refused(made, "items")
         assert rows(made) == feed.table
+
+
+@pytest.mark.parametrize("updated", [2, 9])
+@pytest.mark.parametrize("ended", [2, 9])
+def test_an_unwrapped_update_of_one_of_two_rows_is_told(tmp_path: Path, updated: int, ended: int) -> None:
+    """It has no `before`, so nothing shows which row of the key it changes."""
+    feed = Feed(random.Random(0), "full", late=True)
+    for number, new in ((1, (1, 1, "a")), (2, (2, 2, "b"))):
+        feed.transaction, feed.commit = number, feed.position
+        feed.change(number, new)
+    feed.transaction, feed.commit = 9, feed.position
+    feed.change(9, (2, 9, "n"))
+    feed.change(updated, (2, 5, "z"))
+    feed.change(ended, (8, *feed.rows[ended][1:]))
+    made = make_landing(tmp_path, COLUMNS)
+    (tmp_path / "tidefold.yaml").write_text(UNWRAPPED)
+    made = Pipeline(load_config(tmp_path / "tidefold.yaml"), made.store)
+    land(tmp_path, 0, map(unwrap, feed.records[:2]))
+    take(made)
+    land(tmp_path, 2, map(unwrap, feed.records[2:]))
+    take(made)
+    assert count_refused(made, "items") or rows(made) == feed.table
