@@ -5,6 +5,7 @@ Also the base of all sources with files of a Kafka sink and one record on each l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,9 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.accounting import FilePosition, ReaderPosition
 from tidefold.sources.records.parse_file import parse_file, parse_lines
 from tidefold.typed_json import make_decoder
+
+# A tombstone does not say its transaction.
+_TOMBSTONE = re.compile(rb'"value"\s*:\s*null')
 
 
 class _Offset(msgspec.Struct):
@@ -137,15 +141,15 @@ class KafkaLines:
             here, is_first = [], True
             try:
                 with folder_at(file.root).open(file.name) as stream:
-                    for number, line in enumerate(islice(self.texts(stream, taken), records)):
+                    for line in islice(self.texts(stream, taken), records):
                         if text in line:
                             here.append(line)
-                        elif not number:
+                        elif not here and not _TOMBSTONE.search(line):
                             is_first = False
             except UNREADABLE:
                 return None
             found[:0] = here
-            if not (here and is_first):
+            if not is_first:
                 return found
         is_first = (task.before or (task.file,))[-1].start == 0 or not task.next_offset
         return found if is_first and len(task.before) < BEFORE else None
