@@ -46,7 +46,7 @@ def race(root: Path, store: str, table: str, rounds: int, options: dict[str, str
         takeover = " --takeover" if number % 4 == 3 else ""
         if number % 2:
             # Then they meet when they fold.
-            two[0].send(f"ingest {LOG}")
+            two[0].send(f"step ingest {LOG}")
             two[0].receive()
         for one, coordinator in enumerate(two):
             coordinator.send(f"run {LOG} --run r{number}-{one}{takeover if one else ''}")
@@ -67,7 +67,7 @@ def race(root: Path, store: str, table: str, rounds: int, options: dict[str, str
             found.failed.append(f"round {number}: after it {after.word}; {table_rows(table, options=options)}")
         if number % 10 == 9:
             for command in ("subsume", "truncate"):
-                two[0].send(f"{command} {LOG}")
+                two[0].send(f"retain {command} {LOG}")
                 two[0].receive()
     for coordinator in two:
         coordinator.stop()

@@ -183,7 +183,7 @@ def _rebuilt(root: Path) -> None:
 
 
 def _imported(root: Path) -> None:
-    for step in (f"import {LOG} {root}/saved --run i", f"quality {LOG}", f"confirm {LOG}"):
+    for step in (f"move import {LOG} {root}/saved --run i", f"step quality {LOG}", f"step confirm {LOG}"):
         _ok(root, step)
     _landed(root)
 

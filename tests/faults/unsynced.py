@@ -277,13 +277,13 @@ class Found:
 
 
 COMMANDS = (
-    f"ingest {LOG}",
-    f"materialize {LOG} --run second",
-    f"quality {LOG}",
-    f"confirm {LOG}",
-    f"hold {LOG} audit 2 --reason why",
-    f"subsume {LOG}",
-    f"truncate {LOG}",
+    f"step ingest {LOG}",
+    f"step materialize {LOG} --run second",
+    f"step quality {LOG}",
+    f"step confirm {LOG}",
+    f"snapshot hold {LOG} audit 2 --reason why",
+    f"retain subsume {LOG}",
+    f"retain truncate {LOG}",
 )
 
 
