@@ -27,7 +27,7 @@ from deltalake.schema import PrimitiveType
 from support.pipelines import CONFIG, copy_pipeline, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
-from tidefold.delta.deletion_vectors import deletions
+from tidefold.delta.deletion_vectors import deletions, descriptor
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.verify.expected_files import ReaderProof
 from tidefold.ledger import read_manifest
@@ -204,9 +204,9 @@ def test_a_wrong_deletion_vector_is_found(vectored: Pipeline, spark: SparkSessio
     commit = last_commit(vectored)
     actions = [json.loads(line) for line in commit.read_text().splitlines()]
     for action in actions:
-        if vector := action.get("add", {}).get("deletionVector"):
+        if action.get("add", {}).get("deletionVector"):
             if made := deletions(np.array(places, np.uint64)):
-                vector |= {"pathOrInlineDv": made.vector, "sizeInBytes": made.bytes, "cardinality": made.rows}
+                action["add"]["deletionVector"] = descriptor(made, is_file=False)
             else:
                 del action["add"]["deletionVector"]
     before = commit.read_text()
@@ -224,10 +224,12 @@ def test_a_vector_with_the_same_sums_is_found(tmp_path: Path, spark: SparkSessio
     assert check(pipeline, spark).status == "whole"
     commit, other = last_commit(pipeline), deletions(np.array([1, 2, 6], np.uint64))
     assert other
-    [vector] = [action["add"]["deletionVector"] for action in map(json.loads, commit.open()) if "add" in action]
-    assert vector["cardinality"] == other.rows
-    assert vector["sizeInBytes"] == other.bytes
-    commit.write_text(commit.read_text().replace(vector["pathOrInlineDv"], other.vector))
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    [add] = [action["add"] for action in actions if "add" in action]
+    assert add["deletionVector"]["cardinality"] == other.rows
+    assert add["deletionVector"]["sizeInBytes"] == other.bytes
+    add["deletionVector"] = descriptor(other, is_file=False)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
     require_found(pipeline, spark, "1 file with another deletion vector")
 
 
