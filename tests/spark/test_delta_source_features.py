@@ -18,7 +18,7 @@ from tidefold.sources.delta.source_version import read_files, read_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(4)
+pytestmark = pytest.mark.rotates(7)
 
 TYPES = "id INT, a INT, f FLOAT, d DECIMAL(9,2), text STRING, part STRING"
 FEED = "'delta.enableChangeDataFeed' = 'true'"

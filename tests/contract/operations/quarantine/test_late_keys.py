@@ -288,3 +288,14 @@ def test_a_before_that_cannot_be_read_yet_is_no_key_alone(tmp_path: Path) -> Non
     retry(pipeline, "items")
     assert not count_refused(pipeline, "items")
     assert rows(pipeline) == {1: (large, "b"), 2: (1, "a")}
+
+
+def test_a_file_whose_only_record_was_looked_up_is_no_problem(tmp_path: Path) -> None:
+    """Fault: the ingest that refused the record and decided it ended with LANDED_REFUSED."""
+    pipeline = make_landing(tmp_path)
+    land(tmp_path, 0, [record(offset, 1, "c", 100) for offset in range(3)])
+    assert take(pipeline).error_code is None
+    land(tmp_path, 3, [record(3, 1, "d", 100)])
+    outcome = take(pipeline)
+    assert (outcome.error_code, count_refused(pipeline, "items")) == (None, [])
+    assert rows(pipeline) == {}
