@@ -45,6 +45,20 @@ def expected(topic: list[dict[str, Any]]) -> list[int]:
     return kept
 
 
+def has_row_of_one_transaction(topic: list[dict[str, Any]]) -> bool:
+    """Whether a row comes and goes within a transaction: then both records may count as ignored (decision 0069)."""
+    values = [one["value"] for one in topic if one["value"]]
+    came = {(one["after"]["id"], one["source"]["sequence"]) for one in values if one["after"]}
+    return any((one["before"]["id"], one["source"]["sequence"]) in came for one in values if one["op"] == "d")
+
+
+def rows_of(changes: list[tuple[int, bool]]) -> set[int]:
+    rows = set[int]()
+    for item, is_upsert in changes:
+        (rows.add if is_upsert else rows.discard)(item)
+    return rows
+
+
 @settings(max_examples=choose(24, 60), deadline=None)
 @given(topics(), st.data())
 def test_any_split_into_files_and_runs_gives_the_same_changes(topic: list[dict[str, Any]], data: st.DataObject) -> None:
@@ -66,7 +80,15 @@ def test_any_split_into_files_and_runs_gives_the_same_changes(topic: list[dict[s
         assert outcome.error_code is None
         assert take(pipeline).status == "nothing"
         if topic:
-            assert [row["_offset"] for row in changes_of(pipeline)] == expected(topic)
-            landed = state_of(pipeline).landed
-            assert sum(e.changes for e in landed) == len(expected(topic))
+            found, landed = changes_of(pipeline), state_of(pipeline).landed
+            if has_row_of_one_transaction(topic):
+                offsets = {one["offset"]: one for one in topic}
+                wanted = [
+                    (one["key"]["id"], one["value"]["op"] != "d") for one in map(offsets.get, expected(topic)) if one
+                ]
+                found.sort(key=lambda row: (row["_o0"], row["_o1"], row["_offset"]))
+                assert rows_of([(row["id"], row["_op"] == 0) for row in found]) == rows_of(wanted)
+            else:
+                assert [row["_offset"] for row in found] == expected(topic)
+                assert sum(e.changes for e in landed) == len(expected(topic))
             assert sum(e.tombstones for e in landed) == sum(one["value"] is None for one in topic)
