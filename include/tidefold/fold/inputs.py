@@ -1,4 +1,7 @@
-"""Reads a task's inputs, each from the first address whose bytes match its checksum (I16, I17), and caches changes."""
+"""Reads a task's inputs, each from the first address whose bytes match its checksum (I16, I17), and caches changes.
+
+`operations/restore/plan.py` orders the addresses of a restore; a copy on this host comes before them.
+"""
 
 from __future__ import annotations
 

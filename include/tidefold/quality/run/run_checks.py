@@ -1,4 +1,8 @@
-"""Runs all checks of a suite (expectations, numbers, references) over a snapshot, and measures each part."""
+"""Runs all checks of a suite (expectations, numbers, references) over a snapshot, and measures each part.
+
+Great Expectations writes the SQL of an expectation. `gx_duckdb.py` takes it, and `bucket_counts.py` counts. References
+are SQL here, numbers in `statistics.py`.
+"""
 
 from __future__ import annotations
 

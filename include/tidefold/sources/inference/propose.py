@@ -1,4 +1,7 @@
-"""Samples landed files and proposes logs for them. `tidefold init` writes the proposals for people to check."""
+"""Samples landed files and proposes logs for them. `tidefold init` writes the proposals for people to check.
+
+`rows.py` proposes one log, `roles.py` its key, order and operations.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Lists landed files, also those with numbered names, and finds those that were rewritten.
 
-Hidden and temporary files are skipped. A file with an unusable name is reported, never silently skipped.
+Hidden and temporary files are skipped. A file with an unusable name is reported, never silently skipped. `folders.py`
+reads the names.
 """
 
 from __future__ import annotations
