@@ -1,4 +1,4 @@
-"""Publishes snapshots as versions of the table that readers use, without a JVM. `raw_commit.py` writes the commit."""
+"""Publishes snapshots as versions of the table that readers use, without a JVM; `raw_commit.py` writes commits."""
 
 from __future__ import annotations
 
