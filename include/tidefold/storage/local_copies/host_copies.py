@@ -1,7 +1,8 @@
 """Copies on the disks of one host of a cluster. Its tasks write and read them, each by its name (L5).
 
 A host's folder is its index: `<root>/<pipeline>/_hosts/<host>/<log>/<snapshot>/<name>`. The name is the sha256 of a
-data file, or the name of a segment; the snapshot is the attempt that wrote it (0: an ingest). No error fails a task. `fold/inputs.py` tries them first.
+data file, or the name of a segment; the snapshot is the attempt that wrote it (0: an ingest). No error fails a task.
+`fold/inputs.py` tries them first.
 """
 
 from __future__ import annotations
