@@ -64,20 +64,29 @@ def copy_pipeline(template: Path, folder: Path) -> Pipeline:
     return open_pipeline(folder / "tidefold.yaml")
 
 
-def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts") -> LogState:
+def put(pipeline: Pipeline, changes: list[dict[str, Any]], log: str = "accounts", transaction: int = 1) -> LogState:
     """Appends one change set; each change has id, text, and may have _op and _o1 (default: its place in the log)."""
     shape = pipeline.log(log).shape
     ledger = pipeline.ledger(log)
     state = ledger.begin(shape)
     first = state.positions[0].next_offset if state.positions else 0
     rows = [
-        {"_op": UPSERT, "_kg": 0, "_o0": 1, "_o1": first + i, "_partition": 0, "_offset": first + i, "_ts": 0, **change}
+        {
+            "_op": UPSERT,
+            "_kg": 0,
+            "_o0": transaction,
+            "_o1": first + i,
+            "_partition": 0,
+            "_offset": first + i,
+            "_ts": 0,
+            **change,
+        }
         for i, change in enumerate(changes)
     ]
-    return put_table(pipeline, pa.Table.from_pylist(rows, schema=change_schema(shape)), log)
+    return put_table(pipeline, pa.Table.from_pylist(rows, schema=change_schema(shape)), log, transaction)
 
 
-def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts") -> LogState:
+def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts", transaction: int = 1) -> LogState:
     """Appends one change set whose offsets go on from those of the log. Its key groups are computed here."""
     shape = pipeline.log(log).shape
     ledger = pipeline.ledger(log)
@@ -93,7 +102,7 @@ def put_table(pipeline: Pipeline, rows: pa.Table, log: str = "accounts") -> LogS
     [part] = write_segment(pipeline.store, path, [(log, table)])
     count = len(rows)
     end = first + count
-    high = (max(rows["_o0"].to_pylist(), default=1) if "_o0" in rows.column_names else 1, end - 1)
+    high = (transaction, end - 1)
     change_set = part.change_set(high)
     landed = LandedFileRecord(
         0, f"{log}+0+{first:010d}.jsonl", 1, "", log, 0, first, end, count, count, 0, 0, 0, 0, None

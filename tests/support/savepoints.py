@@ -35,8 +35,8 @@ KEEPING = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots:
 
 def changed(pipeline: Pipeline, rows: Rows, changes: Rows, *, commits: bool = False) -> Rows:
     """Appends one change set (None: a delete), with `commits` as a transaction, and returns the rows after it."""
-    order = {"_o0": pipeline.ledger("accounts").read().last_sqn + 1} if commits else {}
-    put(pipeline, [{"id": i, "text": t, **({} if t else {"_op": DELETE}), **order} for i, t in changes.items()])
+    rows_ = [{"id": i, "text": t, **({} if t else {"_op": DELETE})} for i, t in changes.items()]
+    put(pipeline, rows_, transaction=pipeline.ledger("accounts").read().last_sqn + 1 if commits else 1)
     return {i: t for i, t in {**rows, **changes}.items() if t}
 
 

@@ -87,7 +87,7 @@ def test_a_log_that_has_no_tail_to_take_does_not_stop_the_others(pipeline: Pipel
 
 def test_squash_plans_first_and_then_does_it(pipeline: Pipeline) -> None:
     for number in range(4):
-        put(pipeline, [{"id": 1, "text": f"{number}", "_o0": number + 2}])
+        put(pipeline, [{"id": 1, "text": f"{number}"}], transaction=number + 2)
     before = pipeline.store.list("")
     assert call("retain", "compact", "accounts", "--dry-run").stdout == (
         "accounts: planned: would compact 4 change sets into 1\n"
