@@ -12,7 +12,7 @@ import msgspec
 
 from tidefold.changelog import write_intents
 from tidefold.compute.runners import Runner
-from tidefold.domain.landing_problems import drop_settled
+from tidefold.domain.landing_problems import REFUSED, drop_settled
 from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found, changes, schemas_of
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
@@ -322,7 +322,8 @@ def _complete_key_changes(pipeline: Pipeline, accounted: Accounted, outcome: Out
     most = {reason: retried.reasons.get(reason, 0) for reason in AWAITING}
     stay = {reason: min(number, most.get(reason, number)) for reason, number in accounted.refused.items()}
     left = {reason: number for reason, number in stay.items() if number}
-    landed = pipeline.ledger(accounted.log).read().landed
-    landing = drop_settled(accounted.landing, landed) if accounted.landing else None
+    landing = accounted.landing
+    if landing and REFUSED in dict(landing.counts):
+        landing = drop_settled(landing, pipeline.ledger(accounted.log).read().landed)
     completed = retried.records - retried.staying
     return describe_ingest(pipeline, replace(accounted, refused=left, landing=landing, completed=completed))
