@@ -139,7 +139,9 @@ class LateKeys:
             one, rows = earlier._hold(key), self._hold(key).rows if key in self._open else []
             for row in one.rows:
                 row.is_here = False
-            one.rows += rows
+            # Files that overlap have a record twice.
+            known = [(row.order, row.row) for row in one.rows]
+            one.rows += [row for row in rows if (row.order, row.row) not in known]
             self._open[key] = one
         self._forgotten, self._begun = earlier._forgotten, earlier._begun or self._begun
         self._images.extendleft(reversed(earlier._images))

@@ -19,7 +19,8 @@ _EXTENSIONS = ("jsonl", "json", "jsonl.gz", "json.gz")
 def topics(draw: st.DrawFn) -> list[dict[str, Any]]:
     """A topic as a connector writes it: orders rise, after a kill a part comes again; offsets may have gaps."""
     sent = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 5), st.sampled_from("ccudT")), max_size=14))
-    records, order, offset = [], 100, draw(st.integers(0, 3))
+    # A log that begins later may have lost the begin of its first transaction: then a delete is refused.
+    records, order, offset = [], 100, 0
     for step, item, op in sent:
         order += step
         records.append((item, op, order))

@@ -290,6 +290,16 @@ def test_a_before_that_cannot_be_read_yet_is_no_key_alone(tmp_path: Path) -> Non
     assert rows(pipeline) == {1: (large, "b"), 2: (1, "a")}
 
 
+def test_a_record_that_two_files_have_is_one_row(tmp_path: Path) -> None:
+    """Fault: the row that a transaction put under a key was two if files overlap, and one of them stayed."""
+    pipeline, records = make_landing(tmp_path), [record(0, 1, "c", 100), record(1, 1, "d", 100)]
+    for number, part in enumerate((records[:1], records)):
+        land(tmp_path, 0, part, name=f"{number}/{{topic}}+0+{{start:010d}}.{{extension}}")
+    take(pipeline)
+    assert count_refused(pipeline, "items") == []
+    assert rows(pipeline) == {}
+
+
 def test_a_file_whose_only_record_was_looked_up_is_no_problem(tmp_path: Path) -> None:
     """Fault: the ingest that refused the record and decided it ended with LANDED_REFUSED."""
     pipeline = make_landing(tmp_path)
