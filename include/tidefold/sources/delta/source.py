@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from deltalake.fs import DeltaStorageHandler
 from tidefold.domain.log_state import LogState, Position, TableSpec
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import ParsedFile, UnfitFileError
-from tidefold.sources.delta.log import DeltaLog, commit_path, open_source
+from tidefold.sources.delta.log import DeltaCommit, DeltaLog, commit_path, open_source
 from tidefold.sources.delta.rows import (
     AFTER,
     BEFORE,
@@ -158,7 +157,7 @@ class DeltaFeed:
         rows = rows.rename_columns(own_names(shape, rows.column_names))
         rows, halves = without_unchanged_keys(rows, shape.key)
         self.check_keys(rows, shape, number)
-        taker.take(_add_places(rows, number, self.find_time(log, number)), range(1, rows.num_rows + 1))
+        taker.take(_add_places(rows, number, self.find_time(number, commit)), range(1, rows.num_rows + 1))
         account.records += halves
         account.ignored += halves
         account.lowest = account.first = account.last = number
@@ -189,11 +188,10 @@ class DeltaFeed:
                 "tidefold cannot tell which row is right.",
             )
 
-    def find_time(self, log: DeltaLog, version: int) -> int | None:
+    def find_time(self, version: int, commit: DeltaCommit | None) -> int | None:
         """Returns when a version was committed, in microseconds: as its commit says, else as its file does."""
-        with suppress(NotFoundError):
-            if (time := log.read_commit(version).time) is not None:
-                return time
+        if commit is not None and commit.time is not None:
+            return commit.time
         with convert_errors(self._address):
             [file] = DeltaStorageHandler(self._store.uri(""), self._store.options()).get_file_info(
                 [commit_path(version)]

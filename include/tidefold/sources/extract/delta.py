@@ -27,7 +27,8 @@ class DeltaExtracts(DeltaFeed):
         torn = self.list_torn(log, table)
         if position and position.next_offset == table.version + 1:
             return Listing(tuple(torn))
-        return Listing((self.snapshot_file(log, table, (self.find_time(log, table.version) or 0) / 1e6), *torn))
+        commit = log.read_commit(table.version) if table.version in log.versions else None
+        return Listing((self.snapshot_file(log, table, (self.find_time(table.version, commit) or 0) / 1e6), *torn))
 
     def check_keys(self, rows: pa.Table, shape: TableSpec, version: int) -> None:
         """Does nothing: the extract checks its keys when it is compared."""
