@@ -153,6 +153,11 @@ class DeltaLog:
         """The newest version of the table; None: there is no table."""
         return max((*self.versions, *self._checkpoints), default=None)
 
+    @property
+    def oldest(self) -> int | None:
+        """The oldest version of which the log says what the table was; None: there is none."""
+        return 0 if 0 in self.versions else min(self._checkpoints, default=None)
+
     def read_commit(self, version: int) -> DeltaCommit:
         """Reads a commit. Raises NotFoundError if it does not exist any more, CorruptError if it is not a commit."""
         data = self.store.read(commit_path(version))

@@ -42,8 +42,7 @@ def sample_table(address: str, count: int) -> TableSample:
     small = [file for file, _ in takewhile(lambda one: one[1] <= _BYTES, zip(files, sums, strict=True))]
     rows = snapshot_rows(log.store, table, small or files[:1])
     unfit = tuple((column.name, column.text) for column in table.columns if column.type is None)
-    metas = (action.meta_data for number in log.versions for action in log.read_commit(number).actions)
-    ids = {meta.id for meta in metas if meta}
+    is_replaced = log.oldest is not None and read_version(log, log.oldest).id != table.id
     return TableSample(
-        rows.drop_columns([name for name, _ in unfit]).slice(0, count), unfit, table.has_feed, len(ids) > 1
+        rows.drop_columns([name for name, _ in unfit]).slice(0, count), unfit, table.has_feed, is_replaced
     )
