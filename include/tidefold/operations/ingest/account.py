@@ -28,7 +28,6 @@ from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
 from tidefold.sources.landing.problems import FileProblem, report_late_dump
 from tidefold.sources.records.accounting import COUNTING, Account
-from tidefold.sources.records.errors import AWAITING
 from tidefold.storage import Store
 
 
@@ -258,5 +257,5 @@ def _build_record(task: FileTask, result: FileResult, account: Account, changes:
         etag=task.file.stamp.etag,
         complete=result.problem is None and task.most is None,
         truncates=account.truncates if changes else 0,
-        key_changes=sum(account.refused.get(reason, 0) for reason in AWAITING),
+        key_changes=account.awaiting,
     )

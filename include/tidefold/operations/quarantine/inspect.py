@@ -114,7 +114,7 @@ def require_none_refused(state: LogState) -> None:
 def find_refused_of(pipeline: Pipeline, state: LogState, key: Sequence[str]) -> tuple[RefusedRecord, ...]:
     """Returns the refused records whose text shows that they are of one key. `key`: its values as text."""
     wanted = tuple(key)
-    return tuple(_describe(one) for one in _all(pipeline, state) if key_in(one.entry.record, state.shape.key) == wanted)
+    return tuple(_describe(one) for one in _all(pipeline, state) if key_in(one.entry.record, state.shape) == wanted)
 
 
 def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ class RefusedKey:
     """The position of a refused record, and its key and order as far as they can be read.
 
     is_moved: whether it waits for values of the row under its old key.
+    since: the order before which it asks for the row of its key; empty: it does not.
     """
 
     file: str
@@ -78,6 +80,7 @@ class RefusedKey:
     old_key: KeyText | None
     order: tuple[int, ...] | None
     is_moved: bool
+    since: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -236,7 +239,7 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
         old: Key | None = key_of_row(former, shape)
         if old is None or None in old:
             old = _find_deleted_key(pipeline, state, one, row, order)
-        yield _Move(one, row, old, order, old_key_of(one.entry.record, shape.key))
+        yield _Move(one, row, old, order, old_key_of(one.entry.record, shape))
 
 
 def _find_deleted_key(
@@ -341,54 +344,55 @@ def _base_rows(
 
 def read_refused_keys(records: Iterable[Refused], shape: TableSpec) -> list[RefusedKey]:
     """Returns position, key and order of refused records, as far as they can be read."""
-    key, by_place = shape.key, not shape.order_width
+    by_place = not shape.order_width
     return [
         RefusedKey(
             one.entry.file,
             one.entry.line,
-            key_in(one.entry.record, key) if by_place else _key_of(one.entry.record, key),
-            old_key_of(one.entry.record, key) if one.entry.reason == KEY_CHANGE else None,
+            key_in(one.entry.record, shape),
+            old_key_of(one.entry.record, shape) if one.entry.reason == KEY_CHANGE else None,
             (one.landed.partition, one.entry.offset) if by_place and one.entry.offset is not None else one.entry.order,
             one.entry.reason == KEY_CHANGE,
+            one.entry.since,
         )
         for one in records
     ]
 
 
-def key_in(record: str, key: Sequence[str]) -> KeyText | None:
-    """Returns the key of a record in any form: from its key, or from its row."""
-    if text := _key_of(record, key):
-        return text
-    values = [_field(record, name) for name in key]
-    return tuple(map(str, values)) if values and all(value is not None for value in values) else None
-
-
-def old_key_of(record: str, key: Sequence[str]) -> KeyText | None:
-    """Returns the old key in the header of a record, as the source writes it."""
-    return _texts(former_key(_field(record, "headers")), key)
-
-
-def _key_of(record: str, key: Sequence[str]) -> KeyText | None:
-    """Returns the key of a record, also if its stored text was cut off."""
+def key_in(record: str, shape: TableSpec) -> KeyText | None:
+    """Returns the key of a record in any form, also if its stored text was cut off: from its key, or from its row."""
     value = _field(record, "key")
     if isinstance(value, dict) and isinstance(value.get("payload"), dict):
         value = value["payload"]
-    return _texts(value, key) or _texts(_field(record, "after"), key)
+    names = [name for column in _key_names(shape) for name in column]
+    return (
+        _texts(value, shape)
+        or _texts(_field(record, "after"), shape)
+        or _texts({name: found for name in names if (found := _field(record, name)) is not None}, shape)
+    )
 
 
-def _texts(value: object, key: Sequence[str]) -> KeyText | None:
-    if not isinstance(value, dict) or not all(name in value for name in key):
+def old_key_of(record: str, shape: TableSpec) -> KeyText | None:
+    """Returns the old key in the header of a record, as the source writes it."""
+    return _texts(former_key(_field(record, "headers")), shape)
+
+
+def _key_names(shape: TableSpec) -> list[tuple[str, ...]]:
+    return [(one.name, *one.aliases) for name in shape.key for one in shape.columns if one.name == name]
+
+
+def _texts(value: object, shape: TableSpec) -> KeyText | None:
+    if not isinstance(value, dict):
         return None
-    return tuple(str(value[name]) for name in key)
+    found = [next((str(value[name]) for name in names if name in value), None) for names in _key_names(shape)]
+    texts = tuple(text for text in found if text is not None)
+    return texts if texts and len(texts) == len(found) else None
 
 
 def _field(record: str, name: str) -> Any:
     """Returns the value of the first field of this name."""
-    at = record.find(f'"{name}"')
-    at = record.find(":", at) + 1 if at >= 0 else 0
-    if not at:
-        return None
+    found = re.search(rf'"{re.escape(name)}"\s*:\s*', record)
     try:
-        return json.JSONDecoder().raw_decode(record[at:].lstrip())[0]
+        return json.JSONDecoder().raw_decode(record, found.end())[0] if found else None
     except ValueError:
         return None

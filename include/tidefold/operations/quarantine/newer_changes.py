@@ -21,9 +21,11 @@ from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, since, 
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.domain.source_progress import LandedFileRecord
-from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Engine
+from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, POSITION, POSTGRESQL, SQLSERVER, Engine
 from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ground.schema_update import aligner_to_newest
+from tidefold.sources.debezium.late_checks import checks_late
+from tidefold.sources.json_lines.late_keys import follows_unwrapped
 from tidefold.sources.quarantine.reparse import Refused, SecondLook
 from tidefold.sources.records.accounting import COUNTING
 from tidefold.storage import Store
@@ -35,6 +37,8 @@ Place = tuple[int, ...]
 Order = tuple[int, ...]
 # With these orders, a source that restarts sends earlier records again.
 _GOES_BACK = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE, MONGODB)
+# Unwrapped records do not say where a transaction begins: so many of the newest offsets may be of one.
+_UNWRAPPED = 10_000
 _PLACE = ("_partition", "_offset", "_ts", "_kg")
 
 
@@ -52,18 +56,24 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """Changes of a key that wait for values of the row under the old key.
+    """Records that ask for the row that a key had: changes of a key that lack values, and what was taken over.
 
     orders: their orders; the delete of the old key has the same one. Without an order of the source: places of deletes.
-    keys: the texts of the old keys, each with the highest order of a change that waits for it.
+    keys: the texts of keys, each with the highest order before which a record asks for its row; None: of unknown ones.
+    open: where the newest transaction begins; empty: keys are checked at once. Its later records may ask for the rows
+        that it superseded.
     """
 
     orders: frozenset[Order] = frozenset()
-    keys: Mapping[tuple[str, ...], Order] = field(default_factory=dict)
+    keys: Mapping[tuple[str, ...] | None, Order] = field(default_factory=dict)
+    open: Order = ()
 
-    def has(self, key: Key, at: Place, deleted: Iterable[Place]) -> bool:
-        """Whether a change waits for what the key was at this place. The key was deleted at these places."""
-        waits = self.keys.get(tuple(map(str, key)), ()) > (at[:-2] or at)
+    def has(self, key: Key, text: tuple[str, ...] | None, at: Place, deleted: Iterable[Place]) -> bool:
+        """Whether a record waits for what the key was at this place. The key was deleted at these places.
+
+        text: the key as the source wrote it.
+        """
+        waits = max(self.keys.get(one, ()) for one in (tuple(map(str, key)), text, None)) > (at[:-2] or at)
         return waits or any((place[:-2] or place) in self.orders for place in deleted)
 
 
@@ -85,10 +95,10 @@ class NewerChanges:
     signalled: frozenset[Order] = frozenset()
     left_out: dict[Key | None, Place] = field(default_factory=dict)
 
-    def decide(self, row: Row, awaited: Awaited, *, is_taken: bool = False) -> Decision:
-        """Decides about a record, given as a change. A record that an `awaited` change needs is always appended.
+    def decide(self, row: Row, text: tuple[str, ...] | None, awaited: Awaited) -> Decision:
+        """Decides about a record, given as a change, with its key as the source wrote it.
 
-        is_taken: so is one whose key another row had taken: the next such record asks what the key had before it.
+        A record that an `awaited` one needs is appended, unless the whole table was cleared since.
         """
         shape, place = self.shape, place_of_row(row, self.shape)
         key = key_of_row(row, shape)
@@ -99,11 +109,12 @@ class NewerChanges:
         if not _counts_the_last(shape):
             return Decision("newer")
         silent = frozenset(row["_absent"] or ())
-        is_awaited = is_taken or awaited.has(key, place, (one[0] for one in later if one[2]))
-        is_old_delete = row["_op"] == DELETE and not is_taken
-        gone = self.cleared >= place or is_old_delete or any(one[0] == place for one in later)
-        streamed = [one for one in later if one[0][:-2] not in self.signalled]
-        if gone or (not is_awaited and any(deleted or left <= silent for _, _, deleted, left in streamed)):
+        is_awaited = awaited.has(key, text, place, (one[0] for one in later if one[2]))
+        gone = self.cleared >= place or any(one[0] == place for one in later)
+        closed = [one for one in later if not awaited.open or one[0] < awaited.open]
+        streamed = [one for one in closed if one[0][:-2] not in self.signalled]
+        is_superseded = any(deleted or left <= silent for _, _, deleted, left in streamed)
+        if gone or ((is_superseded or (closed and row["_op"] == DELETE)) and not is_awaited):
             return Decision("repeated")
         return Decision("left_out") if waits else Decision("changes", tuple(number for _, number, _, _ in later))
 
@@ -183,6 +194,20 @@ def key_of_row(row: Row, shape: TableSpec) -> Key:
 def place_of_row(row: Row, shape: TableSpec) -> Place:
     """Returns the place of a change: the order, then the source position."""
     return tuple(row[name] for name in place_columns(shape))
+
+
+def may_be_taken_over(shape: TableSpec) -> bool:
+    """Whether a record may ask what was under its key before its transaction (decision 0069)."""
+    return follows_unwrapped(shape) if shape.order == POSITION else checks_late(shape)
+
+
+def find_open(state: LogState) -> Order:
+    """Returns where the newest transaction begins, whose later records may ask for rows before it; empty: none may."""
+    if not may_be_taken_over(state.shape):
+        return ()
+    if state.shape.order == POSITION:
+        return min(((p.partition, p.next_offset - _UNWRAPPED) for p in state.positions), default=())
+    return min((position.stream.max_order for position in state.positions), default=())[:1]
 
 
 class ResentProof:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
-from operator import not_
+from operator import itemgetter, not_
 
 import msgspec
 import pyarrow as pa
@@ -48,8 +48,14 @@ from tidefold.operations.ground.read import require_state
 from tidefold.operations.ground.schema_update import apply_configured_schema
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.quarantine.inspect import require_none_refused
-from tidefold.operations.quarantine.key_changes import Completed, RefusedKey, complete_key_changes, read_refused_keys
-from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer
+from tidefold.operations.quarantine.key_changes import (
+    Completed,
+    RefusedKey,
+    complete_key_changes,
+    key_in,
+    read_refused_keys,
+)
+from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer, find_open
 from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
 from tidefold.operations.quarantine.taken_keys import decide_taken_keys
 from tidefold.sources.api import source_of
@@ -64,7 +70,7 @@ from tidefold.sources.quarantine.reparse import (
 )
 from tidefold.sources.quarantine.writer import Quarantined, name_quarantine
 from tidefold.sources.records.change_batches import with_commit_times
-from tidefold.sources.records.errors import AWAITING, KEY_TAKEN_OVER
+from tidefold.sources.records.errors import KEY_TAKEN_OVER, is_awaiting
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
@@ -211,7 +217,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     within, horizon = partial(room, state), find_horizon(pipeline, state)
     how = horizon, feed.placeholder if feed else PLACEHOLDER, state.names, zone
     reads_again = can_read_again(pipeline.log(state.log).source, state)
-    takes = [reads_again and one.entry.reason == KEY_TAKEN_OVER for one in possible]
+    takes = [reads_again and (one.entry.reason == KEY_TAKEN_OVER or one.entry.since) for one in possible]
     needs_files = source and reads_again and (any(takes) or not source.reader(state.shape))
     files = source.listing(state).files if source and needs_files else None
     alone, looks = (
@@ -230,8 +236,9 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     orders |= {p.stream.max_order for p in state.positions if p.stream.max_order}
     if not state.shape.order_width:
         orders |= {(p.partition, p.next_offset - back) for p in state.positions for back in (1, 2)}
-    waiting = sorted((one.order or _AFTER_ALL, one.old_key) for one in refused if one.is_moved and one.old_key)
-    awaited = Awaited(orders, {old_key: order for order, old_key in waiting})
+    moved = [(one.old_key, one.order or _AFTER_ALL) for one in refused if one.is_moved and one.old_key]
+    taken = [(one.key, one.since) for one in refused if one.since]
+    awaited = Awaited(orders, dict(sorted([*moved, *taken], key=itemgetter(1))), find_open(state))
     for look in looks:
         why = "gone" if look.is_gone else "refused" if reads_again else "alone"
         parts.staying += [(one, _WAITS.get(one.entry.reason, why)) for one in look.refused]
@@ -288,8 +295,7 @@ def _add_changes(
     decisions = []
     for row, one in zip(table.to_pylist(), look.changes, strict=True):
         resent = proof.judge(row, one)
-        is_taken = one.entry.reason == KEY_TAKEN_OVER
-        decision = Decision(resent) if resent else newer.decide(row, awaited, is_taken=is_taken)
+        decision = Decision(resent) if resent else newer.decide(row, key_in(one.entry.record, state.shape), awaited)
         decisions.append(decision)
         settled = decision.what in _BECAME
         (parts.settled if settled else parts.staying).append((one, decision.what))
@@ -306,7 +312,8 @@ def _settle_superseded(
     table = with_key_groups(pa.Table.from_pylist(list(rows), schema=change_schema(state.shape)), state.shape)
     newer = find_newer(pipeline.store, state, replace(look, changes=list(ones)), table, are_lost=True)
     for one, row in completed.staying:
-        superseded = newer.decide({**row, "_absent": None}, awaited).what == "repeated"
+        key = key_in(one.entry.record, state.shape)
+        superseded = newer.decide({**row, "_absent": None}, key, replace(awaited, open=())).what == "repeated"
         (parts.settled if superseded else parts.staying).append((one, "repeated" if superseded else "key_change"))
 
 
@@ -384,7 +391,7 @@ def _count_settled(parts: _SortedRecords) -> tuple[ResolvedCounts, ...]:
     for one, count in parts.settled:
         number = one.landed.number
         before = settled.get(number, ResolvedCounts(number))
-        moved = before.key_changes + (one.entry.reason in AWAITING)
+        moved = before.key_changes + is_awaiting(one.entry)
         settled[number] = replace(before, **{count: getattr(before, count) + 1}, key_changes=moved)
     return tuple(settled.values())
 

@@ -26,6 +26,7 @@ from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.plan import BEFORE, FileTask
 from tidefold.sources.quarantine.reparse import Refused, SecondLook, read_file_again, renew_reason
 from tidefold.sources.records.change_batches import to_decoded
+from tidefold.sources.records.errors import KEY_TAKEN_OVER, RefusedRecordError
 
 
 @dataclass(slots=True)
@@ -54,7 +55,8 @@ def decide_taken_keys(
         return
     shape = state.shape
     decoded = zip(*(to_decoded(look.table.column(name)) for name in shape.key), strict=True)
-    asked = [_Asked(*one) for one in zip(look.changes, look.table.to_pylist(), decoded, strict=True)]
+    changes = map(_renew, look.changes)
+    asked = [_Asked(*one) for one in zip(changes, look.table.to_pylist(), decoded, strict=True)]
     asked.sort(key=lambda one: place_of_row(one.row, shape))
     wanted = sorted((one.one.entry.since, key_of_row(one.row, shape)) for one in asked if one.one.entry.since)
     prior = key_changes.read_known_rows(pipeline, state, [(key, since) for since, key in wanted]) if wanted else None
@@ -67,6 +69,11 @@ def decide_taken_keys(
         yield result
         left = {one.entry.line for one in result.refused}
         waiting = [one for one in waiting if one.file != name or one.line in left]
+
+
+def _renew(one: Refused) -> Refused:
+    """The record, which can be read now, but does not show which row it means."""
+    return renew_reason(one, RefusedRecordError(KEY_TAKEN_OVER, "It may mean another row of its key."))
 
 
 def _task_of(state: LogState, files: Sequence[LandedFile], members: Sequence[_Asked]) -> FileTask | None:
@@ -135,7 +142,7 @@ def _find_former(
     """Returns the row that a key had before the transaction; empty: it had none; None: that is not known (yet)."""
     key, since, names = key_of_row(one.row, shape), one.one.entry.since, [c.name for c in shape.columns]
     row, whole_at, is_sure = key_changes.find_row(key, since, one.row["_ts"], prior, shape)
-    texts = tuple(map(str, key)), key_changes.key_in(one.one.entry.record, shape.key)
+    texts = tuple(map(str, key)), key_changes.key_in(one.one.entry.record, shape)
     if not is_sure(names) or key_changes.is_in_doubt(refused, texts, since, whole_at):
         return None
     if row is None:

@@ -21,7 +21,7 @@ from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import claim
 from tidefold.domain.table.schema_evolution import shape_at
-from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION, TableSpec
+from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, VERSION
 from tidefold.domain.wording import count_noun
 from tidefold.errors import ConflictError, RefusedError, TidefoldError
 from tidefold.fold.merge.compaction import compact_changes, find_waiting_ties
@@ -32,15 +32,12 @@ from tidefold.operations.ground.schema_update import aligner_to_newest
 from tidefold.operations.ground.snapshot_details import CompactionDetails, TailDetails
 from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.publish.publish_log import roll_forward
+from tidefold.operations.quarantine.newer_changes import find_open, may_be_taken_over
 from tidefold.operations.snapshot.attempt import hash_request
-from tidefold.sources.debezium.late_checks import checks_late
-from tidefold.sources.json_lines.late_keys import follows_unwrapped
 
 _log = logging.getLogger(__name__)
 _KeptLog = log_bounds.LogRetention | None
 _Runs = tuple[tuple[ChangeSet, ...], ...]
-# So many records of an unwrapped transaction may ask for what was before them.
-_UNWRAPPED = 10_000
 
 
 def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool = False) -> Outcome:
@@ -120,7 +117,7 @@ def _compact_run(
     indexes: Indexes = {}
     changes = pa.concat_tables([aligner.changes(read_change_set(store, c, indexes=indexes), c.schema) for c in run])
     rest = compact_changes(
-        changes, aligner.shape, _find_needed(state), tied, of_deletes=not _may_be_taken_over(state.shape)
+        changes, aligner.shape, _find_needed(state), tied, of_deletes=not may_be_taken_over(state.shape)
     )
     [part] = write_segment(pipeline, path, [(state.log, rest)])
     written = part.change_set(run[-1].high)
@@ -145,17 +142,11 @@ def _find_needed(state: LogState) -> Sequence[int] | None:
     """
     if state.shape.order in (ARRIVAL, VERSION, COLUMNS):
         return None
-    is_waiting = any(entry.key_changes for entry in state.landed)
-    if state.shape.order == POSITION and not is_waiting:
-        newest = _UNWRAPPED if _may_be_taken_over(state.shape) else 2
-        return min(((p.partition, p.next_offset - newest) for p in state.positions), default=())
-    highest = min((position.stream.max_order for position in state.positions), default=())
-    return () if is_waiting else highest[:1] if _may_be_taken_over(state.shape) else highest
-
-
-def _may_be_taken_over(shape: TableSpec) -> bool:
-    """Whether a record may ask what was under its key before its transaction."""
-    return follows_unwrapped(shape) if shape.order == POSITION else checks_late(shape)
+    if any(entry.key_changes for entry in state.landed):
+        return ()
+    is_offset = state.shape.order == POSITION
+    ends = [(p.partition, p.next_offset - 2) if is_offset else p.stream.max_order for p in state.positions]
+    return find_open(state) or min(ends, default=())
 
 
 def _replace_run(state: LogState, fence: int, change_set: ChangeSet, kept_log: _KeptLog) -> LogState:

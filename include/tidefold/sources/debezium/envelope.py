@@ -24,7 +24,7 @@ from tidefold.sources.debezium.late_checks import LateKeys, checks_late, image_o
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import errors
 from tidefold.sources.records.accounting import ReaderPosition, takes_delete
-from tidefold.sources.records.record_types import SourceBlock
+from tidefold.sources.records.record_types import NOTHING, SourceBlock
 from tidefold.sources.records.row_decoder import Rows
 from tidefold.sources.records.stream_order import OrderPoint
 
@@ -102,7 +102,7 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
     except errors.RefusedRecordError as refused:
         if not is_sent_again(log, at, text, refused):
             if keys and refused.reason != errors.KEY_TAKEN_OVER:
-                _hide(keys, log, at, record.rows, text)
+                refused.since = _hide(keys, log, at, record.rows, text)
             raise
         at.account.resent += 1
 
@@ -149,15 +149,19 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, transaction
     return keys
 
 
-def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line: bytes) -> None:
-    """Remembers the key of a refused record, as far as it can be read: its row may be under the key."""
+def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line: bytes) -> OrderPoint:
+    """Remembers the key of a refused record, as far as it can be read. Returns its `since`: see RefusedRecordError."""
     op, source = errors.find_source(line)
-    if source is None or op not in ("c", "u"):
-        return
+    if source is None or op not in ("c", "u", "d"):
+        return ()
     with suppress(errors.RefusedRecordError, *errors.UNDECODABLE):
-        order = _find_order(log, at, source, op)
-        key = rows.key_of(rows.of_key(rows.key(images_in(line).after), None))
-        keys.hide(op, order[0] if source.transaction is None else source.transaction, key, order)
+        order, images = _find_order(log, at, source, op), images_in(line)
+        key = rows.key_of(rows.of_key(rows.key(images.before if op == "d" else images.after), None))
+        before = None if images.before in (NOTHING, b"null") else partial(image_of, line, rows, len(log.shape.key))
+        transaction = order[0] if source.transaction is None else source.transaction
+        recall = partial(_recall, log, at, order) if keys.asks else None
+        return keys.hide(op, transaction, key, order, before, recall)
+    return ()
 
 
 def decide_change(log: EnvelopeLog, at: ReaderPosition, record: DecodedRecord) -> Change | str:

@@ -28,7 +28,7 @@ from tidefold.typed_json import make_decoder
 _MOST_KEYS, _MOST_IMAGES, _MARKS = 100_000, 16, 1 << 23
 _UNKNOWN: Any = object()
 # A `before` with values that cannot be read, as after a change of a type that the log does not know yet.
-_UNREADABLE: Any = object()
+UNREADABLE: Any = object()
 # Returns the complete row in the `before` of a record; None: it lacks columns.
 Image = Callable[[], Any]
 # Returns the keys of a transaction after its records in earlier files; None: they are gone.
@@ -153,13 +153,27 @@ class LateKeys:
         if op == "u" and not self._lacks_before:
             self._has_keys_alone = before is None
 
-    def hide(self, op: str, transaction: Any, key: Hashable, order: OrderPoint) -> None:
-        """Remembers a key whose record was refused."""
+    def hide(
+        self, op: str, transaction: Any, key: Hashable, order: OrderPoint, before: Image | None, recall: Recall | None
+    ) -> OrderPoint:
+        """Remembers a key whose record was refused. Returns `since`: see RefusedRecordError."""
         self._begin(transaction)
         if op == "c":
             self._add(key, _Occupant(None, order))
-        elif key in self._open:
-            self._hold(key).is_doubted = True
+            return ()
+        may_mean_two = before is not None or self._lacks_before
+        if recall and self.asks and may_mean_two:
+            self._adopt(recall(transaction))
+        is_first = key not in self._open and not self._is_forgotten(key)
+        if is_first and op != "d":
+            return order if may_mean_two and self.is_blind else ()
+        if is_first:
+            self._add(key, None)
+        one, image = self._hold(key), before() if before else None
+        one.is_doubted, one.since = True, one.since or order
+        newest = one.rows[-1].row if one.rows else None
+        is_newest = newest and image not in (None, UNREADABLE) and self._told(image) == self._told(newest)
+        return one.since if may_mean_two and not is_newest and (one.rows or self.is_blind) else ()
 
     def follow(
         self,
@@ -233,7 +247,7 @@ class LateKeys:
     def _meet(self, at: ReaderPosition, change: Any, key: Hashable, before: Any) -> Any:
         """Decides about an update or a delete of a key to which the transaction brought a row, or ended one."""
         one = self._hold(key)
-        image = None if before in (None, _UNREADABLE) else self._told(before)
+        image = None if before in (None, UNREADABLE) else self._told(before)
         if one.settled == (change.order, image):
             return None
         self._look_up(at, key, one)
@@ -299,19 +313,24 @@ class LateKeys:
         If the log had one, the source checks keys late, and `before` is complete.
         A `before` with the key alone has one made-up value in each other column. So a column is real if it has two.
         """
-        shown = [row.row for row in one.rows if row.row]
+        shown, is_gone = [row.row for row in one.rows if row.row], one.is_free or one.had is False
         is_hidden = len(shown) < len(one.rows)
-        if one.is_free or one.had is False or (one.had is None and (before is None or self._has_keys_alone)):
+        if not one.had and (before is None or self._has_keys_alone):
             return False
-        if before is _UNREADABLE:
+        if before is UNREADABLE:
             one.is_doubted = True
             raise _refuse("Two rows may have had its key in this transaction, and its `before` cannot be read.", one)
-        if not is_hidden and (one.had or len(shown) > 1):
+        if not is_hidden and not is_gone and (one.had or len(shown) > 1):
             return True
         told = {name: getattr(before, name) for name in self._values} if before else {}
         differs = [name for name in told if all(getattr(row, name) != told[name] for row in shown)]
-        others = [image for read in self._images if (image := read()) not in (None, _UNREADABLE)]
+        others = [image for read in self._images if (image := read()) not in (None, UNREADABLE)]
         is_real = any(getattr(image, name) != told[name] for image in others for name in differs)
+        if is_gone:
+            if shown and is_real and not is_hidden:
+                one.is_doubted = True
+                raise _refuse("It shows a row that its key never had: a record is missing.", one)
+            return False
         if shown and is_real and not is_hidden:
             return True
         if is_hidden or any(told[name] for name in differs):
@@ -351,4 +370,4 @@ def image_of(line: bytes, rows: Rows, key: int) -> Any:
     try:
         return rows.image(before)
     except (msgspec.DecodeError, UnicodeDecodeError, RefusedRecordError):
-        return _UNREADABLE if sum(value != b"null" for value in _values(before).values()) > key else None
+        return UNREADABLE if sum(value != b"null" for value in _values(before).values()) > key else None

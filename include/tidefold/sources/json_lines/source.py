@@ -18,7 +18,7 @@ from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import RecordReader
 from tidefold.sources.debezium.envelope import Change
 from tidefold.sources.debezium.json_source import KafkaLines, offset_in
-from tidefold.sources.debezium.late_checks import LateKeys
+from tidefold.sources.debezium.late_checks import UNREADABLE, LateKeys
 from tidefold.sources.debezium.ordering import former_key
 from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines.late_keys import follow_unwrapped, follows_unwrapped, read_marks
@@ -205,12 +205,13 @@ class JsonReader:
     def _read_row(self, at: ReaderPosition, value: msgspec.Raw) -> tuple[Any, list[str] | None]:
         try:
             return self._rows(value).row(value, at.unsent)
-        except RefusedRecordError:
+        except RefusedRecordError as refused:
             if self._keys and not at.is_alone:
                 with suppress(RefusedRecordError, *UNDECODABLE):
                     rows, marks = self._rows(value), read_marks(value)
                     order = at.place.partition, at.known_offset
-                    self._keys.hide(marks.op or "", marks.transaction, rows.key_of(rows.key(value)), order)
+                    key, recall = rows.key_of(rows.key(value)), partial(self._recall, at)
+                    refused.since = self._keys.hide(marks.op or "", marks.transaction, key, order, None, recall)
             raise
 
     def _follow(self, at: ReaderPosition, change: Change, value: msgspec.Raw) -> Change | None:
@@ -224,8 +225,10 @@ class JsonReader:
         return followed
 
     def _image(self, value: msgspec.Raw) -> Any:
-        with suppress(RefusedRecordError):
+        try:
             return self._rows(value).row(value, None)[0]
+        except RefusedRecordError:
+            return UNREADABLE
 
     def _recall(self, at: ReaderPosition, transaction: object) -> LateKeys | None:
         lines = at.place.before(str(transaction).encode())

@@ -227,7 +227,7 @@ def _table_of(batch: Batch, shape: TableSpec, partition: int) -> pa.Table | None
 
 def renew_reason(one: Refused, refused: RefusedRecordError) -> Refused:
     """The record with today's reason. Only its file showed that its value is under another key."""
-    told = {"reason": refused.reason, "detail": refused.detail, "since": refused.since}
+    told = {"reason": refused.reason, "detail": refused.detail, "since": refused.since or one.entry.since}
     keeps = one.entry.reason == KEY_CHANGE and refused.reason == "UNAVAILABLE_VALUE"
     return one if keeps else Refused(one.landed, msgspec.structs.replace(one.entry, **told))
 

@@ -126,6 +126,7 @@ class Account:
     cleared: the order of the last clear.
     truncates: how often the source emptied the whole table; a new initial snapshot does not count.
     unresolved: how many changes depend on rows of other keys.
+    awaiting: how many refused records need what the log had under a key.
     lacked: columns that a record lacked, and no record of the partition had brought.
     is_early: whether records have their order by the snapshot before them, because the connector had seen no commit.
     """
@@ -139,6 +140,7 @@ class Account:
     forgotten: int = 0
     ignored: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+    awaiting: int = 0
     lowest: int | None = None
     first: int | None = None
     last: int | None = None

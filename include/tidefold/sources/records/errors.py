@@ -25,6 +25,13 @@ _heads, _any_heads = make_decoder(RecordHead), make_decoder(AnyHead)
 # Refused until a retry has looked up what the log had under a key.
 KEY_TAKEN_OVER, KEY_CHANGE = "KEY_TAKEN_OVER", "UNAVAILABLE_AFTER_KEY_CHANGE"
 AWAITING = (KEY_TAKEN_OVER, KEY_CHANGE)
+
+
+def is_awaiting(one: Any) -> bool:
+    """Whether a refused record (with `reason` and `since`) needs what the log had under a key."""
+    return bool(one.since) or one.reason in AWAITING
+
+
 _JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
@@ -34,7 +41,8 @@ class RefusedRecordError(Exception):
     reason, detail: a stable code, and one sentence.
     order: its order in the source, if the record has one and was not sent before.
     early: as in StreamPosition, when it was refused.
-    since: of KEY_TAKEN_OVER: the order of the first record of its key in its transaction; empty: not known.
+    since: the order of the first record of its key in its transaction, if its key may have had two rows meanwhile; a
+        retry then reads it with its file. Empty: its key had one row, or that order is not known.
     brings: unknown columns with their types, if all types are known.
     """
 

@@ -21,7 +21,7 @@ from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.accounting import LateOffsetError, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.errors import RefusedRecordError, is_awaiting
 
 _MAGIC = 4
 # The records that become one batch: their number, and the bytes of their text.
@@ -151,6 +151,7 @@ def take_records(
             if refused.reason in task.stops:
                 raise SchemaStopError(at.account.records - 1, number, refused) from error
             at.refuse(refused.reason)
+            at.account.awaiting += is_awaiting(refused)
             refused.early = at.stream.early
             quarantine.add(task.file.name, number, at.offset, refused, stored(line) if stored else line)
         size += len(line)

@@ -1,0 +1,142 @@
+"""Keys that are checked late, where records of them cannot be read yet: a retry asks which row each one means."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.operations.quarantine.test_feeds_at_borders import UNWRAPPED, unwrap
+from contract.operations.quarantine.test_late_keys import COLUMNS, Source, rows, sent
+from support.landing import fold_waiting, land, make_landing, take
+from tidefold.config import load_config
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.quarantine.inspect import count_refused
+from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.snapshot.compact_log import compact_log
+
+LARGE = 3_000_000_000
+# The row 1 takes the key of row 2, which the source has updated to a value that does not fit.
+TAKES = [("d", 3, (1, 1, "a"), None), ("c", 3, None, (2, 1, "a"))]
+UPDATED = ("u", 3, (2, 2, "b"), (2, LARGE, "b"))
+LEAVES = [("d", 3, (2, LARGE, "b"), None), ("c", 3, None, (1, LARGE, "b"))]
+SWAPPED = {1: (LARGE, "b"), 2: (1, "a")}
+CUT = ()
+CASES: dict[str, tuple[list[Any], dict[int, Any]]] = {
+    # A newer change superseded the refused row, and the next record asked for it: row 25 of seed 0 of torture.
+    "superseded": ([("d", 1, (2, 2, "b"), None), ("c", 2, None, (2, LARGE, "b")), *TAKES, *LEAVES], SWAPPED),
+    "restored": (
+        [("u", 2, (2, 2, "b"), (2, LARGE, "b")), ("c", 3, None, (2, 5, "n")), CUT, ("d", 3, (2, 5, "n"), None)],
+        {1: (1, "a"), 2: (LARGE, "b")},
+    ),
+    # An update of the row from before was read alone, and lay above the new row.
+    "updated": ([*TAKES, UPDATED, *LEAVES], SWAPPED),
+    "updated and back": (
+        [*TAKES, UPDATED, ("u", 3, (2, LARGE, "b"), (2, 2, "b")), ("d", 3, (2, 2, "b"), None),
+         ("c", 3, None, (1, 2, "b"))], {1: (2, "b"), 2: (1, "a")},
+    ),
+    "the new row leaves": (
+        [*TAKES, UPDATED, ("d", 3, (2, 1, "a"), None), ("c", 3, None, (9, 1, "a"))], {2: (LARGE, "b"), 9: (1, "a")},
+    ),
+    "updated in a later file": ([*TAKES, CUT, UPDATED, *LEAVES], SWAPPED),
+    "left in a later file": ([*TAKES, UPDATED, CUT, *LEAVES], SWAPPED),
+}  # fmt: skip
+
+
+def configure(root: Path, columns: str, text: str = "") -> Pipeline:
+    pipeline, path = make_landing(root, columns), root / "tidefold.yaml"
+    path.write_text((text.replace("n: int", "n: long") if "n: long" in columns else text) or path.read_text())
+    with path.open("a") as file:
+        file.write("    schema_evolution: {retype: evolve}\n")
+    return Pipeline(load_config(path), pipeline.store)
+
+
+def play(
+    root: Path,
+    records: Sequence[Any],
+    columns: str = COLUMNS.replace("n: int", "n: long"),
+    change: Callable[[Any], Any] = lambda record: record,
+    text: str = "",
+    meanwhile: Callable[[Pipeline], Any] = lambda pipeline: None,
+) -> Pipeline:
+    """Ingests records, corrects the configuration, and reads the refused ones again."""
+    source = Source(random.Random(0), late=True, full=True, headers=False)
+    for row in ((1, 1, "a"), (2, 2, "b")):
+        source.send("r", None, row)
+    pipeline, begin, refused = configure(root, COLUMNS, text), len(source.records), []
+    land(root, 0, map(change, source.records))
+    take(pipeline)
+    for record in [*records, CUT]:
+        if record:
+            sent(source, *record)
+            continue
+        land(root, begin, map(change, source.records[begin:]))
+        begin = len(source.records)
+        take(pipeline)
+        refused += count_refused(pipeline, "items")
+        meanwhile(pipeline)
+    assert refused
+    pipeline = configure(root, columns, text)
+    take(pipeline)
+    retry(pipeline, "items")
+    return pipeline
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_row_that_cannot_be_read_yet_is_in_the_table_after_a_retry(tmp_path: Path, case: str) -> None:
+    records, expected = CASES[case]
+    pipeline = play(tmp_path, records)
+    assert not count_refused(pipeline, "items")
+    assert rows(pipeline) == expected
+
+
+@pytest.mark.parametrize("case", ["superseded", "left in a later file"])
+def test_so_it_is_if_the_log_was_compacted_and_folded_meanwhile(tmp_path: Path, case: str) -> None:
+    records, expected = CASES[case]
+
+    def meanwhile(pipeline: Pipeline) -> None:
+        compact_log(pipeline, "items")
+        fold_waiting(pipeline, f"run-{len(list(tmp_path.rglob('*.json')))}")
+
+    pipeline = play(tmp_path, [*records, CUT, ("c", 9, None, (7, 7, "z"))], meanwhile=meanwhile)
+    assert not count_refused(pipeline, "items")
+    assert rows(pipeline) == {**expected, 7: (7, "z")}
+
+
+def test_a_retry_within_the_transaction_keeps_what_its_later_records_ask_for(tmp_path: Path) -> None:
+    records, expected = CASES["restored"]
+    columns = COLUMNS.replace("n: int", "n: long")
+    pipeline = play(tmp_path, records, meanwhile=lambda _: retry(configure(tmp_path, columns), "items"))
+    assert rows(pipeline) == expected
+
+
+@pytest.mark.parametrize("cut", [4, 2])
+def test_a_swap_that_was_refused_for_its_schema_is_equal_after_a_retry(tmp_path: Path, cut: int) -> None:
+    """Fault: each record was read alone, and the delete of the displaced row removed the new one."""
+    swap = [*TAKES, ("d", 3, (2, 2, "b"), None), ("c", 3, None, (1, 2, "b"))]
+    types = {"id": "int64", "n": "string", "text": "string"}
+    row = {"type": "struct", "optional": True, "fields": [{"field": n, "type": t} for n, t in types.items()]}
+    schema = {"type": "struct", "fields": [row | {"field": "before"}, row | {"field": "after"}]}
+
+    def change(record: Any) -> Any:
+        value = record["value"]
+        if value["op"] == "r":
+            return record
+        for image in filter(None, (value["before"], value["after"])):
+            image["n"] = str(image["n"])
+        return record | {"value": {"schema": schema, "payload": value}}
+
+    columns = COLUMNS.replace("n: int", "n: {type: string, encoding: json}")
+    pipeline = play(tmp_path, [*swap[:cut], CUT, *swap[cut:]], columns, change)
+    assert not count_refused(pipeline, "items")
+    assert rows(pipeline) == {1: ("2", "b"), 2: ("1", "a")}
+
+
+@pytest.mark.parametrize("case", ["superseded", "restored", "updated in a later file"])
+def test_unwrapped_records_are_equal_or_told(tmp_path: Path, case: str) -> None:
+    records, expected = CASES[case]
+    pipeline = play(tmp_path, records, change=unwrap, text=UNWRAPPED)
+    assert count_refused(pipeline, "items") or rows(pipeline) == expected
