@@ -196,8 +196,9 @@ def _retry_file(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str])
             what = of if isinstance(of, str) else became.get(id(of), "refused")
             (parts.settled if what in _BECAME else parts.staying).append((one, what))
     if parts.settled or parts.renewed:
-        gone = {id(one) for one, _ in parts.settled}
-        _commit(pipeline, state, path, parts, [one for one in records if id(one) not in gone])
+        gone = {(one.entry.file, one.entry.line) for one, _ in parts.settled}
+        left = [one for one in records if (one.entry.file, one.entry.line) not in gone]
+        _commit(pipeline, state, path, parts, left)
     return parts
 
 

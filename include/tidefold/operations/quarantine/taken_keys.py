@@ -55,15 +55,14 @@ def decide_taken_keys(
         return
     shape = state.shape
     decoded = zip(*(to_decoded(look.table.column(name)) for name in shape.key), strict=True)
-    changes = map(_renew, look.changes)
-    asked = [_Asked(*one) for one in zip(changes, look.table.to_pylist(), decoded, strict=True)]
+    asked = [_Asked(*one) for one in zip(look.changes, look.table.to_pylist(), decoded, strict=True)]
     asked.sort(key=lambda one: place_of_row(one.row, shape))
     wanted = sorted((one.one.entry.since, key_of_row(one.row, shape)) for one in asked if one.one.entry.since)
     prior = key_changes.read_known_rows(pipeline, state, [(key, since) for since, key in wanted]) if wanted else None
     waiting = list(refused)
     for name, group in groupby(asked, key=lambda one: one.one.landed.name):
         members = list(group)
-        result = SecondLook(look.topic, look.partition, refused=[one.one for one in members])
+        result = SecondLook(look.topic, look.partition, refused=[_renew(one.one) for one in members])
         if prior is not None:
             _read_again(state, source, _task_of(state, files, members), members, prior, waiting, result)
         yield result
@@ -73,6 +72,8 @@ def decide_taken_keys(
 
 def _renew(one: Refused) -> Refused:
     """The record, which can be read now, but does not show which row it means."""
+    if one.entry.reason == KEY_TAKEN_OVER:
+        return one
     return renew_reason(one, RefusedRecordError(KEY_TAKEN_OVER, "It may mean another row of its key."))
 
 
@@ -85,8 +86,14 @@ def _task_of(state: LogState, files: Sequence[LandedFile], members: Sequence[_As
         return None
     first = next(entry for entry in state.landed if entry.name == landed.name)
     before = tuple(reversed(queue[max(0, at - BEFORE) : at]))
-    stream = stream_before(state, first)
-    return FileTask(queue[at], landed.length, next_offset=queue[at].start, stream=stream, before=before)
+    return FileTask(
+        queue[at],
+        landed.length,
+        next_offset=queue[at].start,
+        stream=stream_before(state, first),
+        before=before,
+        log_begin=min(entry.first_offset for entry in state.landed if entry.partition == landed.partition),
+    )
 
 
 def _read_again(
@@ -119,7 +126,7 @@ def _read_again(
             result.refused.append(renew_reason(one.one, refused))
             continue
         if one.key not in formers:  # Then the reader did not follow the key.
-            result.refused.append(one.one)
+            result.refused.append(_renew(one.one))
             continue
         if row is None:
             result.others.append((one.one, "ignored"))
@@ -127,7 +134,7 @@ def _read_again(
         if one.row["_op"] == DELETE and row["_absent"]:  # The row from before the transaction is there again.
             former = _find_former(one, prior, shape, others)
             if not former:
-                result.refused.append(one.one)
+                result.refused.append(_renew(one.one))
                 continue
             row.update(former, _absent=None)
         settled.append(row)

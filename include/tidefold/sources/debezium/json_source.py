@@ -151,7 +151,7 @@ class KafkaLines:
             found[:0] = here
             if not is_first:
                 return found
-        is_first = (task.before or (task.file,))[-1].start == 0 or not task.next_offset
+        is_first = (task.before or (task.file,))[-1].start <= task.log_begin or not task.next_offset
         return found if is_first and len(task.before) < BEFORE else None
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:

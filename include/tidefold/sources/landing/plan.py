@@ -137,6 +137,7 @@ class FileTask:
     earlier: the files that brought the taken offsets.
     lines: the numbers of the rows to take; None: all.
     before: the files right before it in its partition, the nearest first.
+    log_begin: the first offset of its partition that the log has.
     formers: of the keys that a retry asks for, at the first record of a transaction; None: nobody has looked.
     """
 
@@ -156,6 +157,7 @@ class FileTask:
     earlier: tuple[TakenFile, ...] = ()
     lines: frozenset[int] | None = None
     before: tuple[LandedFile, ...] = ()
+    log_begin: int = 0
     formers: Formers | None = None
 
     @property
@@ -223,7 +225,11 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
                 left[file.name] = endings.get(file.name, Ending(0))
             if until is not None:
                 task = _task(file, until, taken.get(file.name, _TakenSoFar()), position, covered, newest)
-                task = task if file.is_numbered else replace(task, before=before)
+                task = (
+                    task
+                    if file.is_numbered
+                    else replace(task, before=before, log_begin=covered[0][0] if covered else 0)
+                )
                 take.append(replace(task, earlier=_earlier(file, landed, names)) if task.taken else task)
     return FilePlan(_sort_by_arrival(take), left, tuple(problems))
 

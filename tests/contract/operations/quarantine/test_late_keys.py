@@ -300,12 +300,15 @@ def test_a_record_that_two_files_have_is_one_row(tmp_path: Path) -> None:
     assert rows(pipeline) == {}
 
 
-def test_a_file_whose_only_record_was_looked_up_is_no_problem(tmp_path: Path) -> None:
-    """Fault: the ingest that refused the record and decided it ended with LANDED_REFUSED."""
+@pytest.mark.parametrize("begin", [0, 5])
+def test_a_file_whose_only_record_was_looked_up_is_no_problem(tmp_path: Path, begin: int) -> None:
+    """Faults: the ingest that refused the record and decided it ended with LANDED_REFUSED; if the log begins within the
+    transaction, the record was refused for good.
+    """
     pipeline = make_landing(tmp_path)
-    land(tmp_path, 0, [record(offset, 1, "c", 100) for offset in range(3)])
+    land(tmp_path, begin, [record(begin + offset, 1, "c", 100) for offset in range(3)])
     assert take(pipeline).error_code is None
-    land(tmp_path, 3, [record(3, 1, "d", 100)])
+    land(tmp_path, begin + 3, [record(begin + 3, 1, "d", 100)])
     outcome = take(pipeline)
     assert (outcome.error_code, count_refused(pipeline, "items")) == (None, [])
     assert rows(pipeline) == {}
