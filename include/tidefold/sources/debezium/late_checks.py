@@ -290,6 +290,9 @@ class LateKeys:
         is_newest = met is one.rows[-1]
         one.rows = [row for row in one.rows if row is not met]
         if is_newest and one.rows:
+            if one.rows[-1].row is None:
+                one.is_doubted = True
+                raise _refuse("The row that is left of its key was refused.", one)
             # All of these records count for nothing if this row ends, too.
             one.rows[-1].offsets += (*met.offsets, at.known_offset)
             return msgspec.structs.replace(change, op=UPSERT, row=one.rows[-1].row)

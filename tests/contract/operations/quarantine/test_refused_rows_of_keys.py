@@ -14,6 +14,7 @@ from contract.operations.quarantine.test_late_keys import COLUMNS, Source, rows,
 from support.landing import fold_waiting, land, make_landing, take
 from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import What
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.snapshot.compact_log import compact_log
@@ -140,3 +141,21 @@ def test_unwrapped_records_are_equal_or_told(tmp_path: Path, case: str) -> None:
     records, expected = CASES[case]
     pipeline = play(tmp_path, records, change=unwrap, text=UNWRAPPED)
     assert count_refused(pipeline, "items") or rows(pipeline) == expected
+
+
+def test_a_delete_that_was_looked_up_supersedes_what_could_not_be_read(tmp_path: Path) -> None:
+    """Fault: a retry did not see changes that an earlier retry had brought, and a deleted row came back."""
+    source = Source(random.Random(0), late=False, full=False, headers=False)
+    source.send("r", None, (1, 1, "a"))
+    sent(source, "c", 1, None, (4, LARGE, "b"))
+    sent(source, "d", 1, (4, LARGE, "b"), None)
+    pipeline = configure(tmp_path, COLUMNS)
+    for offset, record in enumerate(source.records):
+        land(tmp_path, offset, [record])
+        take(pipeline)
+    assert [one.reason for one in count_refused(pipeline, "items")] == ["VALUE_INVALID"]
+    fold_waiting(pipeline, "before")
+    pipeline = configure(tmp_path, COLUMNS.replace("n: int", "n: long"))
+    retry(pipeline, "items")
+    fold_waiting(pipeline, "after")
+    assert rows(pipeline, What.TABLE) == {1: (1, "a")}
