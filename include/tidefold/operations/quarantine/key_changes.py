@@ -27,7 +27,7 @@ from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, DELETE, change_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.explain.key_history import layers
-from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, is_replaced, since
+from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, is_replaced
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
@@ -238,20 +238,18 @@ def _moves(pipeline: Pipeline, state: LogState, look: SecondLook) -> Iterator[_M
         order = order_or_place(row, shape)
         old: Key | None = key_of_row(former, shape)
         if old is None or None in old:
-            old = _find_deleted_key(pipeline, state, one, row, order)
+            old = _find_deleted_key(pipeline, state, row, order)
         yield _Move(one, row, old, order, old_key_of(one.entry.record, shape))
 
 
-def _find_deleted_key(
-    pipeline: Pipeline, state: LogState, one: Refused, row: Row, order: tuple[int, ...]
-) -> Key | None:
+def _find_deleted_key(pipeline: Pipeline, state: LogState, row: Row, order: tuple[int, ...]) -> Key | None:
     """Returns the key of the delete with the same order before this insert; None: there is not exactly one.
 
-    An earlier file may have brought it. Sinks of values alone count no tombstones, so offsets say nothing.
+    An earlier file or a retry may have brought it. Sinks of values alone count no tombstones, so offsets say nothing.
     """
-    keys, last = set(), one.landed.sqn or since(state, one.landed) - 1
+    keys = set()
     for change_set in state.change_sets:
-        if change_set.sqn <= last and (not change_set.high or change_set.high >= order):
+        if not change_set.high or change_set.high >= order:
             changes = aligner_to_newest(state).changes(read_change_set(pipeline.store, change_set), change_set.schema)
             near = (pc.field("_op") == DELETE) & (pc.field("_partition") == row["_partition"])
             near &= pc.field("_offset") < row["_offset"]

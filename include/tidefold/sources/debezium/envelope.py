@@ -91,10 +91,10 @@ def read_record(log: EnvelopeLog, at: ReaderPosition, line: bytes) -> None:
         if isinstance(change, str):
             at.count(change)
         elif at.is_alone or advance(log, at, change.order, record.value.source, record.value.op):
+            at.deleted = change.order if change.op == DELETE else None
             settled = follow(keys, log, at, record, change, text) if keys else change
             if settled is None:
                 at.count("ignored")
-                at.deleted = change.order if change.op == DELETE else None
             else:
                 append(at, settled)
         else:
@@ -141,8 +141,8 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, transaction
             record = log.decoder.decode(line, at.place)
             change = decide_change(log, scratch, record)
             if not isinstance(change, str):
-                follow(keys, log, scratch, record, change, line)
                 scratch.deleted = change.order if change.op == DELETE else None
+                follow(keys, log, scratch, record, change, line)
         except errors.RefusedRecordError as refused:
             if record and refused.reason != errors.KEY_TAKEN_OVER:
                 _hide(keys, log, scratch, record.rows, line)
@@ -332,7 +332,6 @@ def append(at: ReaderPosition, change: Change) -> None:
     offset = -1 if at.offset is None else at.offset
     if change.former is not None:
         at.batch.add(DELETE, order, offset, time, change.former)
-    at.deleted = order if op == DELETE else None
     if account.low is None:
         account.low = order
     if op == CLEAR:

@@ -159,3 +159,19 @@ def test_a_delete_that_was_looked_up_supersedes_what_could_not_be_read(tmp_path:
     retry(pipeline, "items")
     fold_waiting(pipeline, "after")
     assert rows(pipeline, What.TABLE) == {1: (1, "a")}
+
+
+@pytest.mark.parametrize("cut", [None, 3, 4])
+def test_a_key_that_changes_twice_keeps_a_large_value_in_files_of_values(tmp_path: Path, cut: int | None) -> None:
+    """Fault: the delete between both changes waits, so the second one was not known as a change of a key: seed 10."""
+    source = Source(random.Random(0), late=False, full=False, headers=False)
+    source.send("r", None, (3, 1, "large"))
+    for old, new in ((3, 4), (4, 5)):
+        sent(source, "d", 1, (old, 1, "large"), None)
+        source.send("c", None, (new, 1, "__debezium_unavailable_value"))
+    pipeline, values = make_landing(tmp_path, COLUMNS), [one["value"] for one in source.records]
+    for begin, end in ((0, cut), (cut, None))[: 2 if cut else 1]:
+        land(tmp_path, begin or 0, values[begin:end])
+        take(pipeline)
+    assert not count_refused(pipeline, "items")
+    assert rows(pipeline) == {5: (1, "large")}
