@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contract.operations.quarantine.test_feeds_at_borders import UNWRAPPED, unwrap
+from contract.operations.quarantine.test_feeds_at_borders import UNWRAPPED, Feed, Row, unwrap
 from contract.operations.quarantine.test_late_keys import COLUMNS, Source, rows, sent
 from support.landing import fold_waiting, land, make_landing, take
 from tidefold.config import load_config
@@ -175,3 +175,41 @@ def test_a_key_that_changes_twice_keeps_a_large_value_in_files_of_values(tmp_pat
         take(pipeline)
     assert not count_refused(pipeline, "items")
     assert rows(pipeline) == {5: (1, "large")}
+
+
+class LargeFeed(Feed):
+    """A table whose values do not fit the configured type now and then."""
+
+    def change(self, row: int, new: Row | None) -> None:
+        if new and self.chance.random() < 0.25:
+            new = new[0], LARGE + self.chance.randrange(2), new[2]
+        super().change(row, new)
+
+
+@pytest.mark.parametrize("seed", [0, 25])
+def test_a_feed_with_values_that_cannot_be_read_yet_is_equal_after_a_retry(tmp_path: Path, seed: int) -> None:
+    """Folds, compactions and retries come between; the configuration is corrected somewhere."""
+    chance = random.Random(f"large {seed}")
+    feed, start, most = LargeFeed(chance, "full", late=True), 0, chance.choice([1, 2, 4, 8])
+    while len(feed.records) < 40:
+        feed.transact()
+    columns, pipeline = COLUMNS.replace("n: int", "n: long"), make_landing(tmp_path, COLUMNS)
+    while start < len(feed.records):
+        end = start + chance.randrange(1, most + 1)
+        land(tmp_path, start, feed.records[start:end])
+        what, start = chance.choice(["", "take", "take", "fold", "compact", "retry", "correct"]), end
+        if what == "correct":
+            pipeline = make_landing(tmp_path, columns)
+        if what:
+            take(pipeline)
+        if what == "fold":
+            fold_waiting(pipeline, f"run-{start}")
+        elif what == "compact" and pipeline.ledger("items").exists():
+            compact_log(pipeline, "items")
+        elif what == "retry" and pipeline.ledger("items").exists():
+            retry(pipeline, "items")
+    pipeline = make_landing(tmp_path, columns)
+    take(pipeline)
+    retry(pipeline, "items")
+    assert not count_refused(pipeline, "items")
+    assert rows(pipeline) == feed.table
