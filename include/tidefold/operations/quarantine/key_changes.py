@@ -382,15 +382,15 @@ def _key_names(shape: TableSpec) -> list[tuple[str, ...]]:
 def _texts(value: object, shape: TableSpec) -> KeyText | None:
     if not isinstance(value, dict):
         return None
-    found = [next((str(value[name]) for name in names if name in value), None) for names in _key_names(shape)]
-    texts = tuple(text for text in found if text is not None)
-    return texts if texts and len(texts) == len(found) else None
+    parts = [next((str(value[name]) for name in names if name in value), None) for names in _key_names(shape)]
+    texts = tuple(text for text in parts if text is not None)
+    return texts if texts and len(texts) == len(parts) else None
 
 
 def _field(record: str, name: str) -> Any:
     """Returns the value of the first field of this name."""
-    found = re.search(rf'"{re.escape(name)}"\s*:\s*', record)
+    match = re.search(rf'"{re.escape(name)}"\s*:\s*', record)
     try:
-        return json.JSONDecoder().raw_decode(record, found.end())[0] if found else None
+        return json.JSONDecoder().raw_decode(record, match.end())[0] if match else None
     except ValueError:
         return None
