@@ -369,6 +369,7 @@ def test_20_the_time_zone_is_added_after_data_came(person: Person) -> None:
     assert [row["updated_at"][:19] for row in person.rows()] == ["2026-11-01 07:00:00", "2026-11-01 07:01:00"]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize(
     ("line", "shown"),
     [

@@ -98,6 +98,7 @@ def begin(feed: Feed, attempt: str, saved: str) -> None:
     feed.lands[2]()
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_what_rests_on_rows_waits_for_a_restore_or_an_import(
@@ -123,6 +124,7 @@ def test_an_aborted_attempt_leaves_the_rows_as_they_were(attempt: str, tmp_path:
     assert feed.now() == [(3, 3)]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_a_restore_that_begins_while_an_ingest_compares_refuses_its_result(
     operations: Callable[[Path], Feed], tmp_path: Path

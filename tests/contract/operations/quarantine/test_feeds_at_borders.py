@@ -157,6 +157,7 @@ def play(
     return made
 
 
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("identity", ["default", "nulls", "full", "index"])
 def test_an_ordinary_feed_is_never_refused(tmp_path: Path, identity: str, seed: int) -> None:
@@ -167,6 +168,7 @@ def test_an_ordinary_feed_is_never_refused(tmp_path: Path, identity: str, seed: 
     assert rows(made) == feed.table
 
 
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_feed_whose_keys_are_checked_late_is_equal_or_heals(tmp_path: Path, seed: int) -> None:
     """Fault: a row that came in one file and left its key in the next was refused for good, or took another with it."""
@@ -178,6 +180,7 @@ def test_a_feed_whose_keys_are_checked_late_is_equal_or_heals(tmp_path: Path, se
     assert rows(made) == feed.table
 
 
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("identity", ["default", "nulls", "full", "index"])
 def test_an_ordinary_unwrapped_feed_is_never_refused(tmp_path: Path, identity: str, seed: int) -> None:
@@ -187,6 +190,7 @@ def test_an_ordinary_unwrapped_feed_is_never_refused(tmp_path: Path, identity: s
     assert rows(made) == feed.table
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_unwrapped_records_of_keys_that_are_checked_late_are_equal_or_refused(tmp_path: Path, seed: int) -> None:
     """Fault: `format: json` took the end of the row that was there before for that of the new one, without a word."""

@@ -336,6 +336,7 @@ def test_a_local_copy_of_an_incremental_snapshot_serves_too(tmp_path: Path, loca
     check_whole(pipeline, 4)
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 @pytest.mark.parametrize(("primary", "older"), [("ok", "ok"), ("corrupt", "ok"), ("missing", "none")])
 def test_the_same_for_tails(tmp_path: Path, kind: str, primary: str, older: str) -> None:
