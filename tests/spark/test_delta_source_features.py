@@ -18,8 +18,6 @@ from tidefold.sources.delta.source_version import read_files, read_version
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.rotates(7)
-
 TYPES = "id INT, a INT, f FLOAT, d DECIMAL(9,2), text STRING, part STRING"
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 NAMES = "'delta.columnMapping.mode' = 'name'"
@@ -84,6 +82,7 @@ def texts(rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter(str(sorted((name, str(value)) for name, value in row.items())) for row in rows)
 
 
+@pytest.mark.rotates(14)
 @pytest.mark.parametrize("case", CASES)
 def test_each_version_is_what_spark_reads(case: str, spark_jvm: SparkJvm, tmp_path: Path) -> None:
     spark = spark_jvm.open_session()
