@@ -38,7 +38,7 @@ def cut(changes: list[dict[str, Any]], seed: random.Random) -> list[list[dict[st
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", OWN, ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=choose(7, 40), deadline=None)
+@settings(max_examples=choose(5, 40), deadline=None)
 def test_a_log_in_its_own_order_gives_the_naive_rows(case: Any, data: st.DataObject, seed: random.Random) -> None:
     shape, ops, absent = case
     changes = data.draw(histories(shape, ops, absent))
@@ -51,7 +51,7 @@ def test_a_log_in_its_own_order_gives_the_naive_rows(case: Any, data: st.DataObj
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", ANY, ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=choose(7, 40), deadline=None)
+@settings(max_examples=choose(5, 40), deadline=None)
 def test_a_log_ordered_by_columns_may_come_in_any_order(case: Any, data: st.DataObject, seed: random.Random) -> None:
     shape, ops, absent = case
     changes = data.draw(histories(shape, ops, absent))
@@ -63,7 +63,7 @@ def test_a_log_ordered_by_columns_may_come_in_any_order(case: Any, data: st.Data
 @pytest.mark.rotates(2)
 @pytest.mark.parametrize("case", [case for case in (*OWN, *ANY) if case[0].marks_rows], ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=choose(7, 40), deadline=None)
+@settings(max_examples=choose(5, 40), deadline=None)
 def test_a_change_needs_only_the_row_of_its_key(case: Any, data: st.DataObject, seed: random.Random) -> None:
     """So a fold may mark that row, and reads no other one."""
     shape, ops, absent = case
@@ -74,7 +74,7 @@ def test_a_change_needs_only_the_row_of_its_key(case: Any, data: st.DataObject, 
 
 @pytest.mark.parametrize("order", ["postgresql", "columns", "position"])
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
-@settings(max_examples=choose(10, 60), deadline=None)
+@settings(max_examples=choose(7, 60), deadline=None)
 def test_a_history_has_the_naive_spans(order: str, data: st.DataObject, seed: random.Random) -> None:
     """A late change splits the right interval; what was deleted has an end and no row after it."""
     shape = shape_of(Engine.HISTORY, order)

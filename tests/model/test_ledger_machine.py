@@ -46,7 +46,7 @@ from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import confirm
 
-EXAMPLES, STEPS = choose(12, 500), choose(20, 50)
+EXAMPLES, STEPS = choose(8, 500), choose(20, 50)
 REFUSED = ("LEDGER_BEHIND", "LEDGER_LOST")
 # What may be said in any life.
 KNOWN = {

@@ -21,7 +21,7 @@ from support.effort import SEED, choose
 # Lives that bring about all of REACHED; found by `find_covering_lives`.
 COVERING = (11, 54, 74, 348, 420, 480, 545, 609)
 # Beside them, lives that the commit chooses.
-LIVES = choose(40, 300)
+LIVES = choose(25, 300)
 # What these lives must have brought about, else they prove less than they seem to.
 REACHED = (
     "a full snapshot was retired",
@@ -118,7 +118,7 @@ class LifeCycle(RuleBasedStateMachine):
 
 
 LifeCycle.TestCase.settings = settings(
-    max_examples=choose(40, 500), stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
+    max_examples=choose(25, 500), stateful_step_count=50, deadline=None, phases=set(Phase) - {Phase.explain}
 )
 TestLifeCycle = pytest.mark.filterwarnings("ignore")(LifeCycle.TestCase)
 

@@ -179,6 +179,7 @@ CHANGED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("what", CHANGED)
 def test_changed_values_in_data_files_are_found(pipeline: Pipeline, spark: SparkSession, what: str) -> None:
     """The other copy, in the snapshot's own folder, is whole."""
@@ -198,6 +199,7 @@ def last_commit(pipeline: Pipeline) -> Path:
     return sorted(Path(pipeline.store.uri(f"{TABLE}/_delta_log")).glob("0*.json"))[-1]
 
 
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("places", [[0, 1], [], [0]])
 def test_a_wrong_deletion_vector_is_found(vectored: Pipeline, spark: SparkSession, places: list[int]) -> None:
     """Another set of rows of the same size, none at all, and one less."""

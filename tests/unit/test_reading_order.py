@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
@@ -13,11 +14,12 @@ PRODUCT = ("include", "plugins", "dags", "jobs")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _reads(node: ast.AST) -> set[str]:
-    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+@functools.cache
+def _reads(node: ast.AST) -> frozenset[str]:
+    return frozenset(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
 
 
-def _reads_when_loaded(node: ast.stmt) -> set[str]:
+def _reads_when_loaded(node: ast.stmt) -> Set[str]:
     """The names that a statement reads while its module is imported; the body of a function reads none then."""
     if isinstance(node, FUNCTIONS):
         arguments = (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults))
@@ -47,7 +49,7 @@ def find_low_constants(tree: ast.Module) -> Iterator[str]:
 def find_loggers(tree: ast.Module) -> list[str]:
     """Returns the loggers of a module."""
     return [
-        ast.unparse(node) for node in tree.body if "getLogger" in ast.unparse(node) and isinstance(node, ast.Assign)
+        ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign) and "getLogger" in ast.unparse(node)
     ]
 
 

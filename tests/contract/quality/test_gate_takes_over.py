@@ -178,6 +178,7 @@ def summary(findings: Any) -> list[tuple[str, bool, int | None, str, str | None]
     return [(c.name, c.passed, c.unexpected, c.detail, c.observed) for c in findings.checks]
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_lives_of_a_real_log(pipeline: Pipeline, seed: int) -> None:
     """Folds, aborts and changed suites: each judgement is made twice, with and without the memory."""

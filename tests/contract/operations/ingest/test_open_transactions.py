@@ -31,7 +31,7 @@ def rows_of(pipeline: Pipeline) -> dict[int, int]:
     return {row["id"]: row["n"] for batch in batches for row in batch.to_pylist()}
 
 
-@settings(max_examples=choose(60, 400), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=choose(25, 400), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_the_rows_are_those_of_the_source(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rnd = Random(seed)
@@ -56,7 +56,7 @@ def test_the_rows_are_those_of_the_source(monkeypatch: pytest.MonkeyPatch, seed:
         assert rows_of(pipeline) == source.rows
 
 
-@settings(max_examples=choose(40, 200), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=choose(15, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_several_partitions_have_the_rows_of_the_source_or_stop_by_name(seed: int) -> None:
     """Partitions land in any order. A new snapshot that removes rows of all of them may then be undecidable."""
