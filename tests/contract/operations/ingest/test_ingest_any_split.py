@@ -60,7 +60,7 @@ def rows_of(changes: list[tuple[int, bool]]) -> set[int]:
     return rows
 
 
-@settings(max_examples=choose(10, 60), deadline=None)
+@settings(max_examples=choose(24, 60), deadline=None)
 @given(topics(), st.data())
 def test_any_split_into_files_and_runs_gives_the_same_changes(topic: list[dict[str, Any]], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
