@@ -92,6 +92,8 @@ class LateKeys:
     def __init__(self, shape: TableSpec, *, lacks_before: bool = False) -> None:
         """`lacks_before`: no update has a `before`, whatever the source knows."""
         self._lacks_before = lacks_before
+        # A row that came and ended is two versions: whether it took the place of another must be known.
+        self._keeps_all = shape.merge.engine is Engine.HISTORY
         self.transaction: Any = None
         # Whether the transaction may have begun in an earlier file that was not looked at.
         self.asks = True
@@ -301,7 +303,7 @@ class LateKeys:
         if is_newest and one.had:
             # The retry gives it the values that the log had.
             return msgspec.structs.replace(change, op=UPSERT, absent=[*self._values.values()])
-        if is_newest and (one.is_unclear or not met.is_here or at.place.formers is not None):
+        if is_newest and (self._keeps_all or one.is_unclear or not met.is_here or at.place.formers is not None):
             one.is_unclear = False
             raise _refuse("Its row came with an earlier file, and may have taken the key of another row.", one)
         one.settled = (change.order, self._told(met.row))
