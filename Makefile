@@ -184,6 +184,10 @@ torture: install torture-tools ## Random tables and workloads of a real PostgreS
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
 	bash lab/torture/tools.sh $(TORTURE)
 
+.PHONY: test-delta
+test-delta: install ## About 20 minutes on a quiet machine: source tables by Spark, each version by value; writes docs/contributors/delta-tables.md (CASES='plain,widening': only those)
+	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m delta_tables "$(CASES)"
+
 .PHONY: test-versions
 test-versions: install ## Minutes a cell, not part of `make test`: the package beside other versions of Spark, Airflow and Python; writes docs/contributors/versions.md (CELL=spark35,spark40,spark41,airflow31,airflow32,floors)
 	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m versions $(CELL)
