@@ -28,7 +28,7 @@ def test_files_of_changes_say_all(tmp_path: Path) -> None:
     }
     store = commit(tmp_path, 0, *files.values(), {"commitInfo": {"timestamp": 7, "inCommitTimestamp": 9}})
     found = DeltaLog(store).read_commit(0)
-    assert (found.files, found.bytes, found.time, found.has_vectors) == (("cdc a",), 5, 9000, False)
+    assert (found.files, found.bytes, found.time) == (("cdc a",), 5, 9000)
 
 
 def test_what_changes_no_data_is_left_out(tmp_path: Path) -> None:

@@ -119,11 +119,6 @@ class DeltaCommit:
         """The files that its changes are read from."""
         return tuple(action.name for action in self.changes or (*self.added, *self.removed))
 
-    @property
-    def has_vectors(self) -> bool:
-        """Whether rows were added or removed only by deletion vectors."""
-        return not self.changes and any(a.deletion_vector is not None for a in (*self.added, *self.removed))
-
 
 class DeltaLog:
     """The commits and whole checkpoints that exist at one moment.
@@ -136,6 +131,7 @@ class DeltaLog:
         paths = [entry.path for entry in store.list("_delta_log")]
         self.versions = tuple(sorted(int(match[1]) for path in paths if (match := _COMMIT.fullmatch(path))))
         self._checkpoints: dict[int, list[str]] = {}
+        self._last: DeltaCommit | None = None
         parts: dict[tuple[int, int], list[str]] = defaultdict(list)
         for path in sorted(paths):
             if match := _CHECKPOINT.fullmatch(path):
@@ -160,6 +156,11 @@ class DeltaLog:
 
     def read_commit(self, version: int) -> DeltaCommit:
         """Reads a commit. Raises NotFoundError if it does not exist any more, CorruptError if it is not a commit."""
+        if self._last is None or self._last.version != version:
+            self._last = self._read_commit(version)
+        return self._last
+
+    def _read_commit(self, version: int) -> DeltaCommit:
         data = self.store.read(commit_path(version))
         texts = [line for line in data.splitlines() if line.strip()]
         is_whole = bool(texts) and not _is_cut(texts[-1])

@@ -144,11 +144,12 @@ class DeltaFeed:
 
     def _parse(self, log: DeltaLog, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         number = task.file.start
+        # First: the log remembers the commit that it read last.
+        commit = log.read_commit(number) if number in log.versions else None
         table = read_version(log, number)
         self._check(log, table, task, shape)
         taker = RowTaker(task.file, shape, _RULES, convert_values, quarantine)
         account = taker.account
-        commit = log.read_commit(number) if number in log.versions else None
         if task.file.name.startswith(SNAPSHOT):
             rows = snapshot_rows(self._store, table, read_files(log, number))
             rows = rows.append_column(CHANGE, pa.repeat(pa.scalar(INSERT), rows.num_rows))
