@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from support.effort import THOROUGH, rotate
-from support.hostile_rows import NAMES, all_checks, random_rows
+from support.hostile_rows import NAMES, SHAPE, all_checks, random_rows
 from tidefold.quality.run import expectations
-from tidefold.quality.run.duckdb_rows import DuckDBEngine, can_judge, open_duckdb
+from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_duckdb
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.expectations import evaluate
+from tidefold.quality.run.metrics import can_judge
 from tidefold.quality.run.spark_rows import SparkRows
 from tidefold.quality.run.statistics import collect
 from tidefold.quality.suite.check import Check
@@ -36,6 +38,23 @@ def on_duckdb(engine: DuckDBEngine, rows: pa.Table) -> JudgedRows:
     return engine.load("hostile", rows.to_reader())
 
 
+def considered_checks() -> Iterator[Check]:
+    """Checks of some rows: each form of a condition."""
+    text, number = NAMES["string"], NAMES["double"]
+    for condition in (
+        f'col("{text}") == "a"',
+        f'col("{number}").notNull()',
+        f'col("{number}") > 0.5',
+        'col("id") != 7',
+    ):
+        some = {"row_condition": condition, "condition_parser": "great_expectations"}
+        yield Check("some", "expect_column_values_to_be_unique", {"column": NAMES["int"], "mostly": 0.5, **some})
+        yield Check("some", "expect_column_values_to_be_null", {"column": NAMES["date"], **some})
+    dear = {"column": NAMES["decimal(12,2)"], "value_set": [0, 0.1]}
+    yield Check("dear", "expect_column_values_to_be_in_set", dear)
+    yield Check("not dear", "expect_column_values_to_not_be_in_set", dear)
+
+
 def test_hostile_values_are_judged_alike(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """All checks in one pass of each engine."""
     monkeypatch.setattr(expectations, "_SAMPLED", 0)  # Samples are shown elsewhere.
@@ -47,7 +66,8 @@ def test_hostile_values_are_judged_alike(spark: SparkSession, monkeypatch: pytes
     checks += all_checks(0, 180)
     for seed in (1, 2):
         checks += [replace(c, name=f"{c.name} {seed}") for c in all_checks(seed) if c.type in LIMITS]
-    assert all(can_judge(check) for check in checks)
+    checks += considered_checks()
+    assert all(can_judge(check, SHAPE.types) for check in checks)
     with open_duckdb() as engine:
         there, here = evaluate(on_spark(spark, rows), checks), evaluate(on_duckdb(engine, rows), checks)
     apart = [
@@ -88,4 +108,5 @@ def _close(value: Any) -> Any:
 
 @pytest.mark.parametrize("pattern", REFUSED)
 def test_a_pattern_that_might_find_something_else_is_left_to_spark(pattern: str) -> None:
-    assert not can_judge(Check("x", "expect_column_values_to_match_regex", {"column": "c", "regex": pattern}))
+    check = Check("x", "expect_column_values_to_match_regex", {"column": "c", "regex": pattern})
+    assert not can_judge(check, {"c": "string"})

@@ -138,7 +138,7 @@ def _check(kind: str, **arguments: Any) -> Check:
 def judge(rows: DuckDBRows, checks: Sequence[Check]) -> list[Any]:
     """Returns for each check what Great Expectations says and what is shown of it, or "error"."""
     load()
-    asked = [expectations._expectation(check, place) for place, check in enumerate(checks)]
+    asked = [expectations.build_expectation(check, place) for place, check in enumerate(checks)]
     answers = expectations._by_position(rows.validate(asked, FORM))
     found: list[Any] = ["error"] * len(checks)
     sound = [place for place, answer in answers.items() if not find_exception(answer.exception_info or {})]

@@ -81,6 +81,11 @@ def all_checks(seed: int, count: int = 60) -> Iterator[Check]:
         if type_ in ("long", "int", "double", "string", "boolean", "date"):
             values = [_plain(v) for v in chance.sample(usual, min(2, len(usual)))]
             yield Check(f"set {type_}", "expect_column_values_to_be_in_set", {**column, "value_set": values})
+            yield Check(f"not in set {type_}", "expect_column_values_to_not_be_in_set", {**column, "value_set": values})
+    text = {"column": NAMES["string"]}
+    yield Check("lengths", "expect_column_value_lengths_to_be_between", {**text, "min_value": 1, "max_value": 2})
+    yield Check("long", "expect_column_value_lengths_to_be_between", {**text, "min_value": 1, "strict_min": True})
+    yield Check("length", "expect_column_value_lengths_to_equal", {**text, "value": 2})
     for pattern in PATTERNS:
         arguments = {"column": NAMES["string"], "regex": pattern}
         yield Check(f"matches {pattern}", "expect_column_values_to_match_regex", arguments)

@@ -57,7 +57,7 @@ STEPS = (
     step("status", LEDGER),
     step("snapshot history tellers", LEDGER),
     # Great Expectations loads Spark's classes, not its machine learning, and starts nothing.
-    step("step quality tellers", f"{WORK} pandas great_expectations sqlalchemy pyspark py4j"),
+    step("step quality tellers", f"{WORK} pandas great_expectations pyspark py4j"),
     step("step quality tellers", WORK),
     step("step confirm tellers", f"{FILES} deltalake"),
     step("step abort branches", FILES),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ class DuckDBFrames:
             f"SELECT * REPLACE (CAST(left(status, 0) AS INTEGER) AS shop, error('damaged') AS price) FROM {whole.table}"
         )
         self.engine.connection.execute(f"CREATE VIEW broken AS {failing}")
-        return type(whole)(self.engine, "broken")
+        return replace(whole, table="broken")
 
     def _load(self, table: pa.Table) -> JudgedRows:
         self.made += 1

@@ -118,8 +118,8 @@ def plant_a_row(pipeline: Pipeline) -> None:
     """Counts one row too much in a file of snapshot 1."""
     path = counts_path(pipeline, 1)
     stored = count_memory.decode_counts(pipeline.store.read(path))
-    [[file, [[rows], *counts]], *files], (first, *shares) = stored.shares[0].files, stored.shares
-    more = msgspec.structs.replace(first, files=((file, (((rows or 0) + 1,), *counts)), *files))
+    [[file, [rows, *counts]], *files], (first, *shares) = stored.shares[0].files, stored.shares
+    more = msgspec.structs.replace(first, files=((file, (rows + 1, *counts)), *files))
     pipeline.store.delete([path])
     wrong = count_memory.encode_counts(msgspec.structs.replace(stored, shares=(more, *shares)))
     pipeline.store.put_if_absent(path, wrong)

@@ -200,6 +200,11 @@ class TableSpec:
         return (*self.columns, *system)
 
     @property
+    def types(self) -> dict[str, str]:
+        """The types of the columns that readers see."""
+        return {column.name: column.type for column in self.table_columns}
+
+    @property
     def _validity(self) -> str:
         """Returns the type of validity: that of the one column that orders the log, else of commit times."""
         types = {column.name: column.type for column in self.columns}

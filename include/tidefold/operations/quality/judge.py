@@ -27,9 +27,9 @@ from tidefold.quality.report.result import Circumstances, Findings, HistoryPoint
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, check_files
 from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import CountMemory
-from tidefold.quality.run.duckdb_rows import can_judge
 from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.gx_import import load
+from tidefold.quality.run.metrics import can_judge
 from tidefold.quality.run.run_checks import Baseline, Target, ValidationContext, account_rows, run_checks
 from tidefold.quality.suite.check import REFERENCES, Check
 from tidefold.quality.suite.suite import Suite, build_age_check
@@ -117,7 +117,7 @@ def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEng
         name=f"snapshot {base.id}",
         # Rows that were dropped for their age do not count as lost.
         rows=max(base.rows - manifest.expired, 0),
-        types={c.name: c.type for c in shape_at(state, base.schema).table_columns},
+        types=shape_at(state, base.schema).types,
         read=lambda: engine.read(pipeline.store, read_manifest(pipeline.store, state.log, base)),
         stored=stored.statistics if stored else (),
     )
@@ -212,7 +212,8 @@ def weigh(pipeline: Pipeline, case: Case) -> int | None:
 
     0 would mean that there is nothing to judge. A snapshot without rows is judged, too.
     """
-    if not all(can_judge(check) for check in case.suite.own):
+    types = shape_at(case.state, case.snapshot.schema).types
+    if not all(can_judge(check, types) for check in case.suite.own):
         return None
     with _explain_lost_files(pipeline, case):
         manifest = read_manifest(pipeline.store, case.state.log, case.snapshot)

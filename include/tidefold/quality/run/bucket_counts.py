@@ -6,10 +6,10 @@ Equal keys lie in one bucket, so duplicates of a key do, too: each task proves t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -29,7 +29,8 @@ from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.merge.arrow_merge import rows_of
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.cost import Reuse
-from tidefold.quality.run.count_memory import CountMemory, CountRow, Counts, Query, ShareAnswer, ShareWork
+from tidefold.quality.run.count_memory import CountMemory, Counts, ShareAnswer, ShareWork
+from tidefold.quality.run.counts import Count, CountRows, query_counts
 from tidefold.quality.run.expectations import not_computed
 from tidefold.storage import Store, open_store
 from tidefold.storage.delta_tables import convert_errors, open_table
@@ -43,15 +44,10 @@ if TYPE_CHECKING:
 # statistics in its log. If its schema declares a column NOT NULL, Spark replaces `IS NULL` by false, so a null
 # key would pass.
 JUDGE_AGAIN = "`tidefold step abort` the snapshot and materialize again; the published table is untouched."
-# The table that all queries read.
-TABLE = "tidefold_rows"
 # Of one task; above it DuckDB writes to the worker's disk.
 _MEMORY = 512 << 20
 # A task takes several shares up to so many rows.
 _TASK_ROWS = 500_000
-UNIQUE = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
-# Answers queries over the rows of a snapshot.
-CountRows = Callable[[Sequence[Query]], Sequence[CountRow]]
 
 
 def check_files(store: Store, manifest: Manifest) -> None:
@@ -135,15 +131,15 @@ def _compare(manifest: Manifest, where: str, wanted: dict[str, int], present: di
 class BucketCounts:
     """The work of Spark's tasks: a task is the numbers of some shares, and returns their `ShareAnswer`s as JSON.
 
-    queries: they count single rows. duplicates: they count rows with equal keys.
+    counts: of single rows. duplicates: of rows with equal keys.
     """
 
     address: str
     folder: str
     shape: TableSpec
     shares: tuple[ShareWork, ...]
-    queries: tuple[Query, ...]
-    duplicates: tuple[Query, ...]
+    counts: tuple[Count, ...]
+    duplicates: tuple[Count, ...]
 
     def __call__(self, task: str) -> str:
         import duckdb
@@ -172,20 +168,18 @@ class _ShareCounter:
     connection: duckdb.DuckDBPyConnection
 
     def count(self, share: ShareWork) -> ShareAnswer:
-        asked, keys = self._find_columns(self.work.queries), self._find_columns(self.work.duplicates)
-        # Columns that the counts of rows that left do not need are null.
-        self.connection.register("no_rows", table_schema(self.work.shape).empty_table())
+        counts, keys = self.work.counts, _columns_of(self.work.duplicates)
         whole: list[Counts | None] = []
         gone: list[Counts | None] = []
         for number, one in enumerate(share.files):
             if one.whole:
-                self._load(f"rows_{number}", one.file, {*asked, *keys, *self.work.shape.spread_key})
+                self._load(f"rows_{number}", one.file, {*_columns_of(counts), *keys, *self.work.shape.spread_key})
                 self._prove_bucket(f"rows_{number}", one.file)
-            if one.asked:
-                self._load(f"gone_{number}", one.file, one.asked, one.gone)
-            whole.append(self._ask(self.work.queries, f"SELECT * FROM rows_{number}") if one.whole else None)
-            left = f"FROM gone_{number} UNION ALL BY NAME FROM no_rows"
-            gone.append(self._ask(self.work.queries, left) if one.asked else None)
+            unknown = [counts[place] for place in one.unknown]
+            if unknown:
+                self._load(f"gone_{number}", one.file, _columns_of(unknown), one.gone)
+            whole.append(self._ask(counts, f"FROM rows_{number}") if one.whole else None)
+            gone.append(self._ask(unknown, f"FROM gone_{number}") if unknown else None)
         duplicates = self._count_duplicates(share, keys) if self.work.duplicates else ((), None)
         return ShareAnswer(tuple(whole), tuple(gone), *duplicates)
 
@@ -211,11 +205,6 @@ class _ShareCounter:
             return None, joined
         rest = (f"SELECT {names} FROM rows_{number}" for number in kept)
         return self._ask(self.work.duplicates, *fresh, *rest), joined
-
-    def _find_columns(self, queries: Sequence[Query]) -> set[str]:
-        # Great Expectations quotes every name.
-        text = " ".join(query.sql for query in queries)
-        return {name for name in table_schema(self.work.shape).names if quote_name(name) in text}
 
     def _load(
         self,
@@ -243,10 +232,8 @@ class _ShareCounter:
         self.connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM arriving{matched}")
         self.connection.unregister("arriving")
 
-    def _ask(self, queries: Sequence[Query], *rows: str) -> Counts:
-        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {TABLE} AS {' UNION ALL '.join(rows)}")
-        answers = (self.connection.execute(q.sql, list(q.values)).fetchall()[0] for q in queries)
-        return tuple(tuple(None if count is None else int(count) for count in row) for row in answers)
+    def _ask(self, counts: Sequence[Count], *rows: str) -> Counts:
+        return query_counts(counts, f"({' UNION ALL '.join(rows)})", lambda *q: self.connection.execute(*q).fetchall())
 
     def _prove_bucket(self, table: str, file: DataFile) -> None:
         """Raises CorruptError if a row lies in a file whose key groups are not those of its key."""
@@ -265,10 +252,13 @@ class _ShareCounter:
             )
 
 
-def can_count(type_: str, kwargs: Mapping[str, Any], shape: TableSpec) -> bool:
-    """Whether the counts of an expectation are sums over buckets. Other counts than those of duplicates always are."""
-    columns = kwargs.get("column_list") or [kwargs.get("column")]
-    return type_ not in UNIQUE or (is_countable_key(shape) and set(shape.spread_key) <= set(columns))
+def _columns_of(counts: Iterable[Count]) -> set[str]:
+    return {name for one in counts for name in one.columns}
+
+
+def can_count(count: Count, shape: TableSpec) -> bool:
+    """Whether a count is the sum over buckets. Other counts than those of duplicates always are."""
+    return not count.same or (is_countable_key(shape) and set(shape.spread_key) <= set(count.same))
 
 
 def is_countable_key(shape: TableSpec) -> bool:
@@ -295,12 +285,10 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
     memory: what is taken over from the base, and left for the next snapshot.
     """
 
-    def count(queries: Sequence[Query]) -> list[CountRow]:
-        of_rows, of_keys = (tuple(q for q in queries if count_memory.adds_up(q) is single) for single in (True, False))
-        key = count_memory.key_of(queries, manifest.shape)
-        # Great Expectations may ask for more afterwards. That is read, and not kept.
-        may_keep = memory is not None and memory.reuse is None and all(map(count_memory.counts_duplicates, of_keys))
-        recalled = memory.recall(key) if memory and may_keep and manifest.rows else None
+    def count(counts: Sequence[Count]) -> list[int]:
+        of_rows, of_keys = (tuple(c for c in counts if bool(c.same) is keys) for keys in (False, True))
+        key = count_memory.key_of(counts, manifest.shape)
+        recalled = memory.recall(key) if memory and manifest.rows else None
         files = group_files(manifest)
 
         def run(recalled: count_memory.Recalled | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse]:
@@ -322,14 +310,14 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
             recalled = None
             shares, reuse = run(recalled)
             reuse = replace(reuse, snapshot=memory.base, differs=str(error))
-        if memory and memory.reuse is None:
+        if memory:
             memory.reuse = reuse
             turn = recalled[0].turn + 1 if recalled else 0
-            memory.counts = count_memory.StoredCounts(key, manifest.snapshot, turn, shares) if may_keep else None
+            memory.counts = count_memory.StoredCounts(key, manifest.snapshot, turn, shares)
         rows = count_memory.add_counts(counts for share in shares for _, counts in share.files)
         keys = count_memory.add_counts(share.duplicates for share in shares)
         answered = dict(zip([*of_rows, *of_keys], [*rows, *keys], strict=True))
-        return [answered[query] for query in queries]
+        return [answered[one] for one in counts]
 
     return count
 

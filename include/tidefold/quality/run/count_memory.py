@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,86 +22,30 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.errors import AlreadyExistsError, CorruptError, TidefoldError
 from tidefold.quality.run.cost import Reuse
+from tidefold.quality.run.counts import ALL, Count
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
 # One bucket in so many is counted again in each gate, as a scrub reads a twentieth of the bytes. Each has its turn.
 _TURNS = 20
-_FORMAT = 3
-_LIBRARIES = ("duckdb", "great_expectations", "pyarrow", "sqlalchemy")
-# The counts of a query, in order. None: there was no row to sum.
-CountRow = tuple[int | None, ...]
-# The counts of some queries.
-Counts = tuple[CountRow, ...]
-# What Great Expectations writes for the catalogue, with one mark for each name. Only these counts are subtracted.
-_NAME = re.compile(r'"(?:[^"]|"")*"')
-_SUM = re.compile(r'sum\(CASE WHEN \(((?:(?! THEN )[^\'])*)\) THEN \$(\d+) ELSE \$(\d+) END\) AS "')
-_WORDS = frozenset(("AND", "NOT", "IS", "NULL", "IN", "regexp_matches"))
-_ROWS = r'\(SELECT \* FROM tidefold_rows WHERE true\) AS "'
-_FILLED = r'(?:" IS NOT NULL|NOT \(" IS NULL(?: AND " IS NULL)*\))'
-_KEPT = rf'(?:{_ROWS}|\(SELECT \* FROM {_ROWS} WHERE {_FILLED}\) AS ")'
-_ADDS = re.compile(rf'SELECT (?:count\(\*\) AS "|S(?:, S)*) FROM {_KEPT}')
-_DUPLICATES = re.compile(
-    r'SELECT "\." FROM \(SELECT sum\("\) AS " FROM \(SELECT CASE WHEN \((?:" IS NOT NULL AND )?"\." >= \$\d+\) '
-    r'THEN CAST\(\$\d+ AS NUMERIC\) ELSE CAST\(\$\d+ AS NUMERIC\) END AS " '
-    r'FROM \(SELECT (?:", )+count\(\*\) OVER \(PARTITION BY "(?:, ")*\) AS " '
-    rf'FROM {_KEPT}\) AS "\) AS "\) AS "'
-)
+_FORMAT = 4
+_LIBRARIES = ("duckdb", "pyarrow")
+# The numbers of some counts, in order.
+Counts = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query that returns one row of counts.
+def imply_count(count: Count, before: int, rows: int, gone: int) -> int | None:
+    """Returns how many of the rows that left count: none if none of the former did, all if all did; None: unknown.
 
-    values: of its parameters.
+    A count of all rows is never taken for none: so a stored one that is wrong is noticed.
     """
-
-    sql: str
-    values: tuple[Any, ...]
+    return gone if before == rows else None if before or count == ALL else 0
 
 
-def adds_up(query: Query) -> bool:
-    """Whether its counts are sums over single rows, so that counts of rows that left can be subtracted."""
-    form = _form_of(query)
-    words = {word for condition, *_ in _SUM.findall(form) for word in re.findall(r"[A-Za-z_]\w*", condition)}
-    return words <= _WORDS and _ADDS.fullmatch(_SUM.sub("S", form)) is not None
-
-
-def _form_of(query: Query) -> str:
-    return " ".join(_NAME.sub('"', query.sql).split())
-
-
-def counts_duplicates(query: Query) -> bool:
-    """Whether it counts rows that share values with other rows."""
-    return _DUPLICATES.fullmatch(_form_of(query)) is not None
-
-
-def imply_counts(query: Query, before: CountRow, rows: int, gone: int) -> tuple[CountRow, set[str]]:
-    """Returns the counts of rows that left, and the columns that the missing ones need.
-
-    If none of the former rows counts, no row that left does. If all do, all that left do.
-
-    before: the counts of all former rows. rows, gone: how many they were, and how many left.
-    """
-    head = _form_of(query).partition(" FROM ")[0]
-    names = [name[1:-1].replace('""', '"') for name in _NAME.findall(query.sql)]
-    # What stands where the rows are filtered.
-    asked = names[head.count('"') :]
-    sums = [*_SUM.finditer(head)]
-    if not sums:
-        return ((gone,), set()) if before == (rows,) else ((None,), set(asked))
-    implied: list[int | None] = []
-    for count, one in zip(before, sums, strict=True):
-        condition, *added = one.groups()
-        implied.append(None if count or any(query.values[int(place) - 1] < 0 for place in added) else 0)
-        asked += names[head.count('"', 0, one.start()) :][: condition.count('"')] if implied[-1] is None else []
-    return tuple(implied), set(asked) if None in implied else set()
-
-
-def key_of(queries: Sequence[Query], shape: TableSpec) -> str:
+def key_of(counts: Sequence[Count], shape: TableSpec) -> str:
     """Returns the digest of all that counts depend on, besides the files."""
-    made = [_FORMAT, __version__, *map(version, _LIBRARIES), shape, [(q.sql, q.values) for q in queries]]
+    made = [_FORMAT, __version__, *map(version, _LIBRARIES), shape, [(c.where, c.values, c.same) for c in counts]]
     return hashlib.sha256(repr(made).encode()).hexdigest()
 
 
@@ -162,7 +104,7 @@ class FileWork:
     whole: all rows; else the columns of the key if its share needs them.
     before: its counts when the rows `gone` were still there.
     share: the number of its share in the stored counts.
-    implied: the counts of the rows `gone`, as far as `before` tells them. asked: the columns that the others need.
+    implied: the counts of the rows `gone`, as far as `before` tells them.
     """
 
     file: DataFile
@@ -170,8 +112,12 @@ class FileWork:
     before: Counts | None = None
     gone: Places = field(default_factory=lambda: np.empty(0, np.uint64))
     share: int | None = None
-    implied: Counts = ()
-    asked: frozenset[str] = frozenset()
+    implied: tuple[int | None, ...] = ()
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """The numbers of the counts for which the rows `gone` are read."""
+        return tuple(number for number, count in enumerate(self.implied) if count is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +139,7 @@ class ShareWork:
 
     @property
     def is_idle(self) -> bool:
-        return not self.reads_keys and not any(one.asked for one in self.files)
+        return not self.reads_keys and not any(one.unknown for one in self.files)
 
     @property
     def reads_keys(self) -> bool:
@@ -202,9 +148,9 @@ class ShareWork:
 
 
 def plan_counts(
-    shares: Sequence[Sequence[DataFile]], recalled: Recalled | None, queries: Sequence[Query]
+    shares: Sequence[Sequence[DataFile]], recalled: Recalled | None, counts: Sequence[Count]
 ) -> tuple[ShareWork, ...]:
-    """Returns what is to be read of each share. `recalled`: of the same queries."""
+    """Returns what is to be read of each share. `recalled`: of the same counts."""
     if recalled is None:
         return tuple(ShareWork(tuple(map(FileWork, files))) for files in shares)
     stored, base = recalled
@@ -216,9 +162,9 @@ def plan_counts(
         # Equal bytes twice: each of their keys is there twice.
         if len({_name_bytes(file) for file in files}) < len(files) or not all(file.sha256 for file in files):
             return ShareWork(tuple(map(FileWork, files)))
-        works = [_plan_file(file, former.get(_name_bytes(file)), queries) for file in files]
+        works = [_plan_file(file, former.get(_name_bytes(file)), counts) for file in files]
         origins = {one.share for one in works if one.share is not None}
-        clean = [counts for counts in (stored.shares[n].duplicates for n in origins) if not any(map(any, counts))]
+        clean = [counts for counts in (stored.shares[n].duplicates for n in origins) if not any(counts)]
         again = bool(origins) and number in turns
         asked = tuple(replace(one, whole=one.whole or again) for one in works)
         return ShareWork(asked, clean[0] if len(origins) == len(clean) == 1 else None, again)
@@ -226,18 +172,18 @@ def plan_counts(
     return tuple(plan(number, files) for number, files in enumerate(shares))
 
 
-def _plan_file(file: DataFile, former: tuple[DataFile, int, Counts] | None, queries: Sequence[Query]) -> FileWork:
+def _plan_file(file: DataFile, former: tuple[DataFile, int, Counts] | None, counts: Sequence[Count]) -> FileWork:
     if former is None:
         return FileWork(file)
-    old, share, counts = former
+    old, share, counted = former
     before, now = places(old.deletions), places(file.deletions)
     # Rows that came back would have to be added.
     if len(np.setdiff1d(before, now, assume_unique=True)):
         return FileWork(file)
     gone = np.setdiff1d(now, before, assume_unique=True)
-    told = [imply_counts(q, row, old.rows, len(gone)) for q, row in zip(queries, counts, strict=True)]
-    asked = frozenset(name for _, columns in told for name in columns) if len(gone) else frozenset()
-    return FileWork(file, False, counts, gone, share, tuple(implied for implied, _ in told), asked)
+    pairs = zip(counts, counted, strict=True)
+    implied = tuple(imply_count(count, before, old.rows, len(gone)) if len(gone) else 0 for count, before in pairs)
+    return FileWork(file, False, counted, gone, share, implied)
 
 
 def _find_turns(shares: Sequence[Sequence[DataFile]], turn: int) -> set[int]:
@@ -249,7 +195,7 @@ def _find_turns(shares: Sequence[Sequence[DataFile]], turn: int) -> set[int]:
 class ShareAnswer(msgspec.Struct, frozen=True, array_like=True):
     """What a task counted in a share. None: it was not read.
 
-    whole, gone: of each file, of all rows and of those that left. In `gone` only what is not implied counts.
+    whole, gone: of each file, of all rows, and of those that left what is not implied.
     duplicates: among all rows. joined: among rows whose key a new row has.
     """
 
@@ -275,7 +221,7 @@ def combine(work: ShareWork, answer: ShareAnswer | None) -> ShareCounts:
         for one, whole, gone in zip(work.files, answer.whole, answer.gone, strict=True)
     )
     views = [one for one in (answer.duplicates, answer.joined) if one is not None]
-    if any(_fill_zeros(one) != _fill_zeros(views[0]) for one in views):
+    if any(one != views[0] for one in views):
         raise CountsDifferError(f"duplicates in the files of `{work.files[0].file.name}`")
     return ShareCounts(files, views[0] if views else work.clean or ())
 
@@ -284,30 +230,19 @@ def _combine_file(work: FileWork, whole: Counts | None, gone: Counts | None) -> 
     if work.before is None:
         assert whole is not None
         return whole
-    left = _subtract(work.before, work.implied, gone or work.implied)
-    if any(count < 0 for row in left for count in row) or (whole is not None and _fill_zeros(whole) != left):
+    counted = iter(gone or ())
+    left = tuple(
+        before - (next(counted) if implied is None else implied)
+        for before, implied in zip(work.before, work.implied, strict=True)
+    )
+    if any(count < 0 for count in left) or (whole is not None and whole != left):
         raise CountsDifferError(f"rows of `{work.file.name}`")
-    return whole or left
-
-
-def _fill_zeros(counts: Counts) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(count or 0 for count in row) for row in counts)
-
-
-def _subtract(before: Counts, implied: Counts, counted: Counts) -> tuple[tuple[int, ...], ...]:
-    """Subtracts what is implied, and else what was counted."""
-    columns = (zip(*rows, strict=True) for rows in zip(before, implied, counted, strict=True))
-    return tuple(tuple((b or 0) - ((c or 0) if i is None else i) for b, i, c in row) for row in columns)
+    return left
 
 
 def add_counts(counts: Iterable[Counts]) -> Counts:
     """Returns the sums."""
-    return tuple(tuple(map(_add, zip(*rows, strict=True))) for rows in zip(*counts, strict=True))
-
-
-def _add(counts: Sequence[int | None]) -> int | None:
-    counted = [count for count in counts if count is not None]
-    return sum(counted) if counted else None
+    return tuple(map(sum, zip(*counts, strict=True)))
 
 
 def measure_reuse(works: Sequence[ShareWork], recalled: Recalled | None) -> Reuse:
@@ -315,7 +250,7 @@ def measure_reuse(works: Sequence[ShareWork], recalled: Recalled | None) -> Reus
     files = [one for work in works for one in work.files]
     keys = sum(one.file.rows for work in works if work.reads_keys for one in work.files)
     rows, whole = sum(one.file.rows for one in files), sum(one.file.rows for one in files if one.whole)
-    gone = sum(len(one.gone) for one in files if one.asked)
+    gone = sum(len(one.gone) for one in files if one.unknown)
     return Reuse(whole + gone, rows - whole, keys, rows - keys, recalled[0].snapshot if recalled else None)
 
 

@@ -1,22 +1,19 @@
-"""Judges rows with DuckDB, without a JVM. It loads every file once into a table, and all checks query that table.
-
-Great Expectations queries it through its own SQL engine. gx_duckdb adds what that engine lacks for DuckDB.
-"""
+"""Judges rows with DuckDB, without a JVM. It loads every file once into a table, and all checks query that table."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from queue import LifoQueue
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 
-from tidefold.changelog.key_group_hash import quote_name
-from tidefold.changelog.schema import table_schema
+from tidefold.changelog.schema import find_column_type, table_schema
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import EngineName
 from tidefold.errors import StorageError, TidefoldError
@@ -24,9 +21,11 @@ from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
+from tidefold.quality.run.counts import query_counts, query_sample
 from tidefold.quality.run.engine import SqlDialect
-from tidefold.quality.run.regex import translate_regex
-from tidefold.quality.suite.check import Check
+from tidefold.quality.run.expectations import not_computed
+from tidefold.quality.run.judge_counts import judge_counts
+from tidefold.quality.suite.check import Types, canonical
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch
 
@@ -34,49 +33,19 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
 
-    from tidefold.quality.run.gx_duckdb import GxSession
-
-# Tests show the same verdicts as on Spark for these expectations. Spark judges all others.
-_EXPECTATIONS = frozenset(
-    {
-        "expect_column_values_to_be_unique",
-        "expect_compound_columns_to_be_unique",
-        "expect_column_values_to_not_be_null",
-        "expect_column_values_to_be_between",
-        "expect_column_values_to_be_in_set",
-        "expect_column_values_to_match_regex",
-        "expect_table_row_count_to_be_between",
-        "expect_table_row_count_to_equal",
-    }
-)
 _MEMORY = 1 << 30
 _DIALECT = SqlDialect('"', "({} - DATE '1970-01-01')", "epoch_us({})", "quantile_disc({}, [{}])")
-
-
-def can_judge(check: Check) -> bool:
-    """Whether a check gives the same verdict here as on Spark."""
-    return check.own or can_judge_expectation(check.type, check.kwargs)
-
-
-def can_judge_expectation(type_: str, kwargs: Mapping[str, Any]) -> bool:
-    """As `can_judge`, of an expectation of Great Expectations."""
-    if type_ == "expect_column_values_to_match_regex":
-        return translate_regex(str(kwargs.get("regex", ""))) is not None
-    return type_ in _EXPECTATIONS
 
 
 @dataclass(slots=True)
 class DuckDBEngine:
     """Loads snapshots into one database in a scratch folder. Use `open_duckdb` to make one.
 
-    address: of the database, as SQLAlchemy takes it.
-    connection: the connection that this process keeps open.
+    connection: of the database, which this process keeps open.
     """
 
-    address: str
     connection: Any
     name: EngineName = EngineName.IN_PROCESS
-    _session: GxSession | None = None
 
     def read(self, store: Store, manifest: Manifest, memory: CountMemory | None = None) -> DuckDBRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
@@ -95,18 +64,10 @@ class DuckDBEngine:
         self.connection.register("arriving", rows)
         self.connection.execute(f"CREATE TABLE {table} AS SELECT * FROM arriving")
         self.connection.unregister("arriving")
-        return DuckDBRows(self, table)
+        return DuckDBRows(self, table, {field.name: find_column_type(field.type) or "" for field in rows.schema})
 
     def meter(self) -> Meter:
         return Meter()
-
-    def open_session(self) -> GxSession:
-        """Returns the context of Great Expectations that all snapshots of this engine share."""
-        if self._session is None:
-            from tidefold.quality.run.gx_duckdb import GxSession
-
-            self._session = GxSession(self.address)
-        return self._session
 
 
 @contextmanager
@@ -115,26 +76,18 @@ def open_duckdb(memory: int = _MEMORY) -> Iterator[DuckDBEngine]:
 
     memory: bytes that the database may use before it spills.
     """
-    import sqlalchemy
-
     with open_scratch() as scratch:
-        address = f"duckdb:///{scratch}/judged.duckdb"
-        database = sqlalchemy.create_engine(address, poolclass=sqlalchemy.pool.NullPool)
-        # The settings are those of Great Expectations: DuckDB shares a file only under equal settings.
         try:
-            opened = database.raw_connection()
+            connection = duckdb.connect(f"{scratch}/judged.duckdb")
         except duckdb.Error as error:
             raise StorageError("STORAGE", f"`{scratch}`, a scratch folder of the gate: {error}.") from error
-        connection: Any = opened.driver_connection
-        try:
+        with connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET memory_limit = ?", [f"{memory}B"])
             connection.execute("SET temp_directory = ?", [scratch])
             # A check judges these rows. It reads no other file and loads nothing.
             connection.execute("SET enable_external_access = false")
-            yield DuckDBEngine(address, connection)
-        finally:
-            opened.close()
+            yield DuckDBEngine(connection)
 
 
 @contextmanager
@@ -162,29 +115,21 @@ class DuckDBRows:
 
     engine: DuckDBEngine
     table: str
+    types: Types
 
     def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
-        answers = [*self.engine.open_session().validate(self.table, expectations, form).results]
-        for answer in answers if form.get("unexpected_index_column_names") else ():
-            self._add_keys(answer, form["unexpected_index_column_names"], form["partial_unexpected_count"])
-        return answers
-
-    def _add_keys(self, answer: ExpectationValidationResult, key: Sequence[str], most: int) -> None:
-        """Adds the keys of rows, which Great Expectations does not return in SQL for checks of several columns."""
-        config = answer.expectation_config
-        if config is None or answer.success or config.type != "expect_compound_columns_to_be_unique":
-            return
-        same: list[str] = config.kwargs["column_list"]
-        columns = list(dict.fromkeys([*key, *same]))
-        listed, apart = (", ".join(map(quote_name, names)) for names in (columns, same))
-        counted = f'SELECT *, count(*) OVER (PARTITION BY {apart}) AS "tidefold rows" FROM {self.table}'
-        rows = self.query(f'SELECT {listed} FROM ({counted}) WHERE "tidefold rows" > 1 LIMIT {most}')
-        answer.result["partial_unexpected_index_list"] = [dict(zip(columns, row, strict=True)) for row in rows]
+        """Raises TidefoldError for an expectation that needs Spark."""
+        count = partial(query_counts, rows=self.table, query=self.query)
+        sample = partial(query_sample, rows=self.table, query=self.query)
+        judged, rest = judge_counts(expectations, form, self.types, count, sample)
+        for one in rest:
+            raise not_computed(one.configuration.type, f"with {canonical(one.configuration.kwargs)} it needs Spark")
+        return judged
 
     @property
     def dialect(self) -> SqlDialect:
         return _DIALECT
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self.engine.connection.execute(sql).fetchall()
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self.engine.connection.execute(sql, values).fetchall()
         return rows

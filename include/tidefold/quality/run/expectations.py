@@ -50,7 +50,7 @@ def evaluate(
     """
     load()
     meter = meter or Meter()
-    expectations = [_expectation(check, position) for position, check in enumerate(checks)]
+    expectations = [build_expectation(check, position) for position, check in enumerate(checks)]
     with meter.part("expectations", len(checks)):
         answers = _by_position(_validate(rows, expectations, _COUNTS))
     missing = [c.name for position, c in enumerate(checks) if position not in answers]
@@ -62,7 +62,7 @@ def evaluate(
     if bad:
         with meter.part("samples", len(bad)):
             # New objects, because an expectation belongs to one suite only.
-            _add_samples(rows, results, [_expectation(checks[position], position) for position in bad], key)
+            _add_samples(rows, results, [build_expectation(checks[position], position) for position in bad], key)
     return tuple(results)
 
 
@@ -98,7 +98,11 @@ def _sample(seen: Mapping[str, Any], key: Sequence[str]) -> tuple[tuple[str, ...
     return tuple(clip_text(as_text(v)) for v in shown), keys
 
 
-def _expectation(check: Check, position: int) -> Expectation:
+def build_expectation(check: Check, position: int) -> Expectation:
+    """Returns the expectation of a check. Raises InvalidInputError.
+
+    position: marks its result.
+    """
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError
     from great_expectations.expectations import registry
     from great_expectations.expectations.metadata_types import FailureSeverity

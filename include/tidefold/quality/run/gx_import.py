@@ -18,7 +18,7 @@ from tidefold.typed_json import pause_collection
 # Great Expectations imports every library that it finds. The clients of object stores, which judging never uses, are
 # hidden from that import. Libraries of single expectations (statistics, charts, Spark's machine learning) are loaded
 # when they are needed.
-_HIDDEN = ("pyspark.ml", "boto3", "botocore")
+_HIDDEN = ("pyspark.ml", "boto3", "botocore", "sqlalchemy")
 _LATER = frozenset({"scipy.stats", "altair"})
 _one_at_a_time = threading.RLock()
 

@@ -1,7 +1,7 @@
 """Runs all checks of a suite (expectations, numbers, references) over a snapshot, and measures each part.
 
-Great Expectations writes the SQL of an expectation. `gx_duckdb.py` takes it, and `bucket_counts.py` counts. References
-are SQL here, numbers in `statistics.py`.
+Great Expectations names what it wants, and judges: `judge_counts.py`. References are SQL here, numbers in
+`statistics.py`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, clip_text, key_text, result
-from tidefold.quality.run.bucket_counts import UNIQUE, can_count
+from tidefold.quality.run.bucket_counts import can_count
 from tidefold.quality.run.cost import Meter, Reuse
-from tidefold.quality.run.duckdb_rows import can_judge
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.expectations import evaluate, not_computed
+from tidefold.quality.run.metrics import find_count
 from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns, shift
 from tidefold.quality.suite.check import (
     COUNTED,
@@ -292,10 +292,10 @@ def account_rows(findings: Findings, checks: Sequence[Check], shape: TableSpec, 
     def account(check: Check, judged: CheckResult) -> CheckResult:
         if check.type in _OF_NO_ROWS:
             return judged
-        if not can_judge(check) or check.own or not can_count(check.type, check.kwargs, shape):
+        count = find_count(check, shape.types)
+        if count is None or not can_count(count, shape):
             return replace(judged, read=rows, taken_over=0)
-        single = check.type not in UNIQUE
-        read, taken = (reuse.read, reuse.taken) if single else (reuse.read_keys, reuse.taken_keys)
+        read, taken = (reuse.read_keys, reuse.taken_keys) if count.same else (reuse.read, reuse.taken)
         return replace(judged, read=read, taken_over=taken)
 
     results = tuple(map(account, checks, findings.checks))
@@ -314,10 +314,9 @@ def _select_own(checks: Sequence[Check], references: bool) -> list[Check]:
 def _judge_numbers(
     rows: JudgedRows, shape: TableSpec, checks: Sequence[Check], beside: ValidationContext, meter: Meter
 ) -> tuple[RowStatistics, list[CheckResult]]:
-    types = {c.name: c.type for c in shape.table_columns}
     what = ", ".join(c.name for c in checks[:3])
     with meter.part("numbers", len(checks)):
-        now = _compute(what, lambda: collect(rows, find_wanted_columns(checks), types))
+        now = _compute(what, lambda: collect(rows, find_wanted_columns(checks), shape.types))
     base = beside.base
     before = _find_baseline_numbers(base, checks, what, meter) if base is not None else None
     facts = DriftInputs(now, beside.as_of, before, base.rows if base else None, base.name if base else "")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidefold.changelog.schema import table_schema
 from tidefold.compute.connect_session import find_connected, find_outage, mark_operations
 from tidefold.compute.runners import on_spark
 from tidefold.compute.spark_session import tag_jobs
@@ -21,12 +20,13 @@ from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.wording import EngineName
 from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import clip_text
-from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, TABLE, CountRows, bucket_counter, can_count, file_rows
+from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, bucket_counter, can_count, file_rows
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
-from tidefold.quality.run.duckdb_rows import can_judge_expectation, open_duckdb
+from tidefold.quality.run.counts import CountRows
 from tidefold.quality.run.engine import SqlDialect
 from tidefold.quality.run.gx_import import load_for_spark
+from tidefold.quality.run.judge_counts import judge_counts
 from tidefold.storage import Store, open_store
 
 if TYPE_CHECKING:
@@ -80,26 +80,11 @@ class SparkRows:
 
     def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
         """Counts bucket by bucket where that gives the same counts; Spark does the rest, and all samples."""
-        counted = [] if form.get("partial_unexpected_count") else [e for e in expectations if self._can_count(e)]
-        rest = [e for e in expectations if all(e is not one for one in counted)]
-        return [*self._count(counted, form), *self._judge(rest, form)]
-
-    def _can_count(self, expectation: Expectation) -> bool:
-        asked = expectation.configuration
-        return (
-            self.shape is not None
-            and self.counter is not None
-            and can_judge_expectation(asked.type, asked.kwargs)
-            and can_count(asked.type, asked.kwargs, self.shape)
-        )
-
-    def _count(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
-        if not expectations or self.shape is None or self.counter is None:
-            return []
-        with open_duckdb() as engine:
-            none = table_schema(self.shape).empty_table().to_reader()
-            table = engine.load(TABLE, none).table
-            return [*engine.open_session().validate_elsewhere(table, expectations, form, self.counter).results]
+        if self.shape is None or self.counter is None:
+            return self._judge(expectations, form)
+        can = partial(can_count, shape=self.shape)
+        judged, rest = judge_counts(expectations, form, self.shape.types, self.counter, can_count=can)
+        return [*judged, *self._judge(rest, form)]
 
     def _judge(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
         if not expectations:

@@ -121,6 +121,32 @@ class InSetCheck(CatalogueCheck):
         return [check.Check(f"{self.column} in set", "expect_column_values_to_be_in_set", kwargs)]
 
 
+class NotInSetCheck(CatalogueCheck):
+    """no value is in the list"""
+
+    of_rows = True
+    column: arguments.Discrete
+    values: arguments.Values
+
+    def build(self) -> list[check.Check]:
+        kwargs = {"column": self.column, "value_set": self.values}
+        return [check.Check(f"{self.column} not in set", "expect_column_values_to_not_be_in_set", kwargs)]
+
+
+class LengthCheck(BoundedCheck):
+    """every text has so many characters, bounds included; one bound is enough"""
+
+    of_rows = True
+    column: arguments.String
+    min: arguments.RowLimit = None
+    max: arguments.RowLimit = None
+
+    def build(self) -> list[check.Check]:
+        name = f"length of {self.column} {self._describe_bounds()}"
+        kwargs = {"column": self.column, **self.bounds}
+        return [check.Check(name, "expect_column_value_lengths_to_be_between", kwargs)]
+
+
 class MatchesCheck(CatalogueCheck):
     """the regular expression (Java's) is found in every value; `^` and `$` anchor it"""
 
@@ -225,6 +251,8 @@ _Union = (
     | Annotated[NotNullCheck, Tag("not_null")]
     | Annotated[RangeCheck, Tag("range")]
     | Annotated[InSetCheck, Tag("in_set")]
+    | Annotated[NotInSetCheck, Tag("not_in_set")]
+    | Annotated[LengthCheck, Tag("length")]
     | Annotated[MatchesCheck, Tag("matches")]
     | Annotated[RowCountCheck, Tag("row_count")]
     | Annotated[RowCountDriftCheck, Tag("row_count_drift")]

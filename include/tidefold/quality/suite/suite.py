@@ -308,8 +308,7 @@ def load_suite(
         raise InvalidInputError("MAX_ROW_DROP", f"`max_row_drop` must be from 0 to 1, not {max_row_drop}.")
     if path is None:
         return Suite(shape.table_key, max_row_drop, (), max_refused, max_ties, max_left_out)
-    columns = {c.name: c.type for c in shape.table_columns}
-    checks = read_suite_file(path, SuiteContext(columns, logs or {}))
+    checks = read_suite_file(path, SuiteContext(shape.types, logs or {}))
     return Suite(shape.table_key, max_row_drop, checks, max_refused, max_ties, max_left_out)
 
 
