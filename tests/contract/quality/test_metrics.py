@@ -12,9 +12,8 @@ from support.hostile_rows import NAMES, SHAPE, all_checks
 from tidefold.errors import TidefoldError
 from tidefold.quality.run.counts import Count
 from tidefold.quality.run.duckdb_rows import open_duckdb
-from tidefold.quality.run.expectations import _COUNTS, build_expectation, evaluate
+from tidefold.quality.run.expectations import _COUNTS, build_expectation, evaluate, judge_counts, list_metrics
 from tidefold.quality.run.gx_import import load
-from tidefold.quality.run.judge_counts import judge_counts, list_metrics
 from tidefold.quality.run.metrics import can_judge, find_answers, find_count
 from tidefold.quality.suite.check import Check
 

@@ -1,6 +1,6 @@
-"""The rows of staged files, and counts of bad ones on Spark: each task runs the queries on a few buckets.
+"""The rows of staged files, and counts of bad ones on Spark: each task counts in a few buckets.
 
-Great Expectations asks for counts in SQL. A count over all rows is the sum of the counts of disjoint shares of them.
+A count over all rows is the sum of the counts of disjoint shares of them.
 Equal keys lie in one bucket, so duplicates of a key do, too: each task proves that its rows belong to its buckets.
 """
 

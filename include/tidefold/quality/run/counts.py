@@ -8,6 +8,9 @@ from typing import Any
 
 from tidefold.changelog.key_group_hash import quote_name
 
+# Runs SQL with values, and returns the rows.
+Query = Callable[[str, list[Any]], list[tuple[Any, ...]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Count:
@@ -54,8 +57,6 @@ class Sample:
 
 # Counts rows, all at once.
 CountRows = Callable[[Sequence[Count]], Sequence[int]]
-# Runs SQL with values, and returns the rows.
-Query = Callable[[str, list[Any]], list[tuple[Any, ...]]]
 
 
 def query_counts(counts: Sequence[Count], rows: str, query: Query) -> tuple[int, ...]:
@@ -63,12 +64,12 @@ def query_counts(counts: Sequence[Count], rows: str, query: Query) -> tuple[int,
     single = [one for one in counts if not one.same]
     shown = ", ".join(f"count(*) FILTER (WHERE {one.where})" for one in single)
     values = [value for one in single for value in one.values]
-    found = dict(zip(single, query(f"SELECT {shown} FROM {rows}", values)[0], strict=True)) if single else {}
+    numbers = dict(zip(single, query(f"SELECT {shown} FROM {rows}", values)[0], strict=True)) if single else {}
     for one in counts:
         if one.same:
             groups = f"SELECT count(*) AS times FROM {rows} WHERE {one.where} GROUP BY {_list_names(one.same)}"
-            [[found[one]]] = query(f"SELECT coalesce(sum(times), 0) FROM ({groups}) WHERE times > 1", [*one.values])
-    return tuple(int(found[one]) for one in counts)
+            [[numbers[one]]] = query(f"SELECT coalesce(sum(times), 0) FROM ({groups}) WHERE times > 1", [*one.values])
+    return tuple(int(numbers[one]) for one in counts)
 
 
 def query_sample(sample: Sample, rows: str, query: Query) -> list[Any]:
@@ -78,8 +79,8 @@ def query_sample(sample: Sample, rows: str, query: Query) -> list[Any]:
     if sample.count.same:
         times = f"count(*) OVER (PARTITION BY {_list_names(sample.count.same)})"
         sql = f"SELECT {_list_names(sample.columns)} {where} QUALIFY {times} > 1 {limit}"
-    found = query(sql, [*sample.count.values])
-    return [dict(zip(sample.columns, row, strict=True)) if sample.named else row[0] for row in found]
+    bad = query(sql, [*sample.count.values])
+    return [dict(zip(sample.columns, row, strict=True)) if sample.named else row[0] for row in bad]
 
 
 def _list_names(columns: Sequence[str]) -> str:

@@ -23,8 +23,7 @@ from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.counts import query_counts, query_sample
 from tidefold.quality.run.engine import SqlDialect
-from tidefold.quality.run.expectations import not_computed
-from tidefold.quality.run.judge_counts import judge_counts
+from tidefold.quality.run.expectations import judge_counts, not_computed
 from tidefold.quality.suite.check import Types, canonical
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch

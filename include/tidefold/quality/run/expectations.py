@@ -1,29 +1,34 @@
-"""Runs checks with Great Expectations over judged rows."""
+"""Runs checks with Great Expectations over judged rows: it names the metrics that it wants, and judges their counts."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, clip_text, key_text, result
 from tidefold.quality.run.cost import Meter
+from tidefold.quality.run.counts import Count, CountRows, Sample
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.gx_import import load
-from tidefold.quality.suite.check import Check, Severity
+from tidefold.quality.run.metrics import Answerable, find_answers
+from tidefold.quality.suite.check import Check, Severity, Types
 from tidefold.yaml_files.messages import suggest
 
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.expectations.expectation import Expectation
+    from great_expectations.validator.metric_configuration import MetricConfiguration
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 # Great Expectations returns results in its own order. This mark in an expectation's meta identifies its check.
 _POSITION = "tidefold_check"
+_ALL = "all of the log"
 # Counts of bad rows without any of their values: all of them come from one aggregation.
 _COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 # Each check with samples reads the rows again.
@@ -52,7 +57,7 @@ def evaluate(
     meter = meter or Meter()
     expectations = [build_expectation(check, position) for position, check in enumerate(checks)]
     with meter.part("expectations", len(checks)):
-        answers = _by_position(_validate(rows, expectations, _COUNTS))
+        answers = _by_position(compute(_ALL, lambda: rows.validate(expectations, _COUNTS)))
     missing = [c.name for position, c in enumerate(checks) if position not in answers]
     if missing:
         raise not_computed(missing[0], "Great Expectations gave no result for it")
@@ -71,10 +76,9 @@ def _add_samples(
 ) -> None:
     """Adds values and keys of some bad rows, for people. A failed check stays failed if they cannot be read."""
     wanted = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES, "return_unexpected_index_query": False}
+    form = {**wanted, "unexpected_index_column_names": list(key)} if key else wanted
     try:
-        answers = _by_position(
-            _validate(rows, failed, {**wanted, "unexpected_index_column_names": list(key)} if key else wanted)
-        )
+        answers = _by_position(compute(_ALL, lambda: rows.validate(failed, form)))
     except TidefoldError as error:
         _log.warning("no samples of bad rows: %s", error)
         return
@@ -124,15 +128,14 @@ def build_expectation(check: Check, position: int) -> Expectation:
         ) from error
 
 
-def _validate(
-    rows: JudgedRows, expectations: Sequence[Expectation], form: dict[str, Any]
-) -> list[ExpectationValidationResult]:
+def compute(what: str, find: Callable[[], _T]) -> _T:
+    """Returns what a function finds. Any exception of an engine becomes an error of this log, never a pass."""
     try:
-        return rows.validate(expectations, form)
+        return find()
     except TidefoldError:
         raise
-    except Exception as error:  # Any exception here must become an error of this log, never a pass.
-        raise not_computed("all of the log", str(error)) from error
+    except Exception as error:
+        raise not_computed(what, str(error)) from error
 
 
 def _by_position(answers: Sequence[ExpectationValidationResult]) -> dict[int, ExpectationValidationResult]:
@@ -184,3 +187,60 @@ def not_computed(what: str, why: str) -> TidefoldError:
     condition = re.search(r"\[[A-Z][A-Z_.]+\] .*", why)
     line = clip_text(" ".join((condition[0] if condition else why).split()))
     return TidefoldError("CHECK_NOT_COMPUTED", f"The quality check `{what}` could not be computed: {line}")
+
+
+def list_metrics(expectation: Expectation, form: dict[str, Any]) -> list[MetricConfiguration]:
+    """Returns the metrics that an expectation wants, by name and arguments."""
+    needs = expectation.get_validation_dependencies(runtime_configuration={"result_format": form})
+    asked: list[MetricConfiguration] = needs.get_metric_configurations()
+    return asked
+
+
+def judge_counts(
+    expectations: Sequence[Expectation],
+    form: dict[str, Any],
+    types: Types,
+    count: CountRows,
+    sample: Callable[[Sample], list[Any]] | None = None,
+    can_count: Callable[[Count], bool] = lambda _: True,
+) -> tuple[list[ExpectationValidationResult], list[Expectation]]:
+    """Returns the results of the expectations whose metrics are known, and the other expectations.
+
+    form: the result format of Great Expectations.
+    sample: returns some bad rows; None: there are no samples.
+    can_count: whether `count` can do it.
+    """
+
+    def can_answer(one: Answerable) -> bool:
+        return can_count(one) if isinstance(one, Count) else one is None or sample is not None
+
+    judged, others = [], []
+    for one in expectations:
+        asked = list_metrics(one, form)
+        answers = find_answers(asked, types)
+        if answers is not None and all(map(can_answer, answers)):
+            judged.append((one, asked, answers))
+        else:
+            others.append(one)
+    wanted = [*dict.fromkeys(n for _, _, answers in judged for n in answers if isinstance(n, Count))]
+    counts = dict(zip(wanted, count(wanted) if wanted else (), strict=True))
+
+    def answer(one: Answerable) -> Any:
+        return counts[one] if isinstance(one, Count) else sample(one) if one and sample else []
+
+    return [
+        _judge(one, form, {metric.id: answer(n) for metric, n in zip(asked, answers, strict=True)})
+        for one, asked, answers in judged
+    ], others
+
+
+def _judge(expectation: Expectation, form: dict[str, Any], metrics: dict[Any, Any]) -> ExpectationValidationResult:
+    from great_expectations.core import ExpectationValidationResult
+
+    try:
+        result = expectation.metrics_validate(metrics, runtime_configuration={"result_format": {**form}})
+    except Exception as error:  # Any exception here must become an error of this check, never a pass.
+        raised = {"raised_exception": True, "exception_message": str(error)}
+        result = ExpectationValidationResult(success=False, exception_info=raised)
+    result.expectation_config = expectation.configuration
+    return result

@@ -24,10 +24,6 @@ _Arguments = Mapping[str, Any]
 Answerable = Count | Sample | None
 
 
-class _UnknownError(Exception):
-    """Nobody here counts that."""
-
-
 _COLUMN_VALUES = "expect_column_values_to_"
 # The metric by which an expectation judges, so that an engine can be chosen before Great Expectations is loaded.
 _JUDGED_BY = {
@@ -46,10 +42,17 @@ _JUDGED_BY = {
 }
 _DOMAIN = {"batch_id", "table", "column", "column_list", "row_condition", "condition_parser", "ignore_row_if"}
 _PARSERS = ("great_expectations", "great_expectations__experimental__")
+_IGNORED = {"all_values_are_missing": " AND ", "any_value_is_missing": " OR ", "never": ""}
+_SIGNS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_BOUNDS = {"min_value", "max_value", "strict_min", "strict_max"}
 # What Great Expectations parses as a condition, as far as it is known here.
 _CONDITION = re.compile(r'col\("([^"]+)"\)(?:\.notNull\(\)|\s*([<>]=?|[=!]=)\s*(?:"([^"]*)"|(-?\d+)|(-?\d+\.\d+)))')
 # Values and places of bad rows. An expectation asks for them even if none is wanted.
 _SAMPLES = ("unexpected_values", "unexpected_index_list", "unexpected_index_query", "unexpected_rows")
+
+
+class _UnknownError(Exception):
+    """Nobody here counts that."""
 
 
 def can_judge(check: Check, types: Types) -> bool:
@@ -73,16 +76,17 @@ def find_count(check: Check, types: Types) -> Count | None:
         if metric == "table.row_count":
             return _count_of(metric, domain, {}, types)
         return _count_of(f"{metric}.unexpected_count", domain, arguments, types)
-    except _UnknownError:
+    except (_UnknownError, AttributeError, KeyError, TypeError):
+        # What Great Expectations refuses by name is unknown, too.
         return None
 
 
 def _parse_condition(text: str, parser: object) -> _Arguments:
     """Returns a condition as the tree that Great Expectations makes of it."""
-    found = _CONDITION.fullmatch(text) if parser in _PARSERS else None
-    if found is None:
+    parsed = _CONDITION.fullmatch(text) if parser in _PARSERS else None
+    if parsed is None:
         return {}
-    name, operator, word, whole, real = found.groups()
+    name, operator, word, whole, real = parsed.groups()
     column = {"name": name}
     if operator is None:
         return {"type": "nullity", "column": column, "is_null": False}
@@ -125,9 +129,9 @@ def _count_of(metric: str, domain: _Arguments, arguments: _Arguments, types: Typ
         return considered & _find_filled(domain, types, kind == "unexpected_count")
     if name not in _BAD_VALUES or kind != "unexpected_count":
         raise _UnknownError
-    known, find_bad = _BAD_VALUES[name]
+    arguments_of, find_bad = _BAD_VALUES[name]
     null = _is_null(domain.get("column"), types)
-    if not known >= arguments.keys():
+    if not arguments_of >= arguments.keys():
         raise _UnknownError
     if name == "column_values.nonnull":
         return considered & null
@@ -144,9 +148,6 @@ def _find_filled(domain: _Arguments, types: Types, duplicates: bool) -> Count:
     nulls = [_is_null(name, types) for name in names]
     where = _IGNORED[ignored].join(null.where for null in nulls) if _IGNORED[ignored] else "false"
     return Count(f"NOT ({where})", columns=frozenset(names), same=names if duplicates else ())
-
-
-_IGNORED = {"all_values_are_missing": " AND ", "any_value_is_missing": " OR ", "never": ""}
 
 
 def _is_null(column: Any, types: Types) -> Count:
@@ -168,11 +169,11 @@ def _fits(value: object, kind: str) -> bool:
     return type(value) is {"string": str, "boolean": bool, "timestamp": datetime}.get(kind)
 
 
-def _outside(value: str, bounds: _Arguments, kind: str) -> Count:
+def _out_of_bounds(value: str, bounds: _Arguments, kind: str) -> Count:
     """The condition of a value that is not within bounds."""
     below, above = "<=" if bounds.get("strict_min") else "<", ">=" if bounds.get("strict_max") else ">"
-    given = ((below, bounds.get("min_value")), (above, bounds.get("max_value")))
-    sides = {sign: bound for sign, bound in given if bound is not None}
+    limits = ((below, bounds.get("min_value")), (above, bounds.get("max_value")))
+    sides = {sign: bound for sign, bound in limits if bound is not None}
     if kind in ("string", "boolean") or not sides or not all(_fits(bound, kind) for bound in sides.values()):
         raise _UnknownError
     return Count(" OR ".join(f"{value} {sign} ?" for sign in sides), tuple(sides.values()))
@@ -182,13 +183,13 @@ def _in_set(value: str, arguments: _Arguments, kind: str) -> Count:
     values = arguments.get("value_set")
     if kind == "timestamp" or not isinstance(values, list):
         raise _UnknownError
-    known = tuple(one for one in values if one is not None)
-    if not all(_fits(one, kind) for one in known):
+    listed = tuple(one for one in values if one is not None)
+    if not all(_fits(one, kind) for one in listed):
         raise _UnknownError
-    return Count(f"{value} IN ({', '.join('?' * len(known))})" if known else "false", known)
+    return Count(f"{value} IN ({', '.join('?' * len(listed))})" if listed else "false", listed)
 
 
-def _unmatched(value: str, arguments: _Arguments, kind: str) -> Count:
+def _mismatch(value: str, arguments: _Arguments, kind: str) -> Count:
     pattern = translate_regex(str(arguments.get("regex", "")))
     if pattern is None or kind != "string":
         raise _UnknownError
@@ -199,25 +200,22 @@ def _bad_length(value: str, bounds: _Arguments, kind: str) -> Count:
     if kind != "string":
         raise _UnknownError
     both = {"min_value": bounds["value"], "max_value": bounds["value"]} if "value" in bounds else bounds
-    return _outside(f"length({value})", both, "number")
+    return _out_of_bounds(f"length({value})", both, "number")
 
 
-_BOUNDS = frozenset(("min_value", "max_value", "strict_min", "strict_max"))
-_SET = frozenset(("value_set",))
 # For each metric its arguments, and the condition of a bad value among those that are not null. A newer Great
 # Expectations may have more arguments: what they mean is unknown here.
-_BAD_VALUES: Mapping[str, tuple[frozenset[str], Callable[[str, _Arguments, str], Count]]] = {
-    "column_values.nonnull": (frozenset(), lambda *_: ALL),
-    "column_values.null": (frozenset(), lambda *_: ALL),
-    "column_values.unique": (frozenset(), lambda *_: ALL),
-    "column_values.between": (_BOUNDS, _outside),
+_BAD_VALUES: Mapping[str, tuple[set[str], Callable[[str, _Arguments, str], Count]]] = {
+    "column_values.nonnull": (set(), lambda *_: ALL),
+    "column_values.null": (set(), lambda *_: ALL),
+    "column_values.unique": (set(), lambda *_: ALL),
+    "column_values.between": (_BOUNDS, _out_of_bounds),
     "column_values.value_length.between": (_BOUNDS, _bad_length),
-    "column_values.value_length.equals": (frozenset(("value",)), _bad_length),
-    "column_values.in_set": (_SET, lambda *of: _negate(_in_set(*of))),
-    "column_values.not_in_set": (_SET, _in_set),
-    "column_values.match_regex": (frozenset(("regex",)), _unmatched),
+    "column_values.value_length.equals": ({"value"}, _bad_length),
+    "column_values.in_set": ({"value_set"}, lambda *of: _negate(_in_set(*of))),
+    "column_values.not_in_set": ({"value_set"}, _in_set),
+    "column_values.match_regex": ({"regex"}, _mismatch),
 }
-_SIGNS = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 def _find_considered(tree: _Arguments | None, types: Types) -> Count:
@@ -225,10 +223,6 @@ def _find_considered(tree: _Arguments | None, types: Types) -> Count:
     if tree is None:
         return ALL
     kind, name = tree.get("type"), tree.get("column", {}).get("name")
-    if kind in ("and", "or"):
-        parts = [_find_considered(part, types) for part in tree["conditions"]]
-        where = f" {kind} ".join(f"({part.where})" for part in parts)
-        return Count(where, sum((p.values for p in parts), ()), frozenset().union(*(p.columns for p in parts)))
     if kind == "nullity":
         null = _is_null(name, types)
         return null if tree["is_null"] else _negate(null)

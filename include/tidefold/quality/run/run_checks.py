@@ -1,6 +1,6 @@
 """Runs all checks of a suite (expectations, numbers, references) over a snapshot, and measures each part.
 
-Great Expectations names what it wants, and judges: `judge_counts.py`. References are SQL here, numbers in
+Great Expectations names what it wants, and judges: `expectations.py`. References are SQL here, numbers in
 `statistics.py`.
 """
 
@@ -13,16 +13,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
-from typing import TypeVar
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.wording import count_noun
-from tidefold.errors import TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, clip_text, key_text, result
 from tidefold.quality.run.bucket_counts import can_count
 from tidefold.quality.run.cost import Meter, Reuse
 from tidefold.quality.run.engine import JudgedRows
-from tidefold.quality.run.expectations import evaluate, not_computed
+from tidefold.quality.run.expectations import compute, evaluate
 from tidefold.quality.run.metrics import find_count
 from tidefold.quality.run.statistics import ColumnStatistics, RowStatistics, collect, find_wanted_columns, shift
 from tidefold.quality.suite.check import (
@@ -44,7 +42,6 @@ _COUNTS = {
     "ties": ("have different changes of one order: the later arrival counts", "Add a column or `file` to `order`"),
     "left_out": ("have no row: a value was not sent, and no earlier row has it", "`tidefold status` names them"),
 }
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +278,7 @@ def run_checks(
     if references:
         with meter.part("references", len(references)):
             for check in references:
-                results[id(check)] = _compute(check.name, partial(_judge_reference, check, rows, shape, beside))
+                results[id(check)] = compute(check.name, partial(_judge_reference, check, rows, shape, beside))
     order = tuple(results[id(check)] for check in checks)
     return Findings(order, statistics, tuple(meter.parts), time.perf_counter() - begun)
 
@@ -316,7 +313,7 @@ def _judge_numbers(
 ) -> tuple[RowStatistics, list[CheckResult]]:
     what = ", ".join(c.name for c in checks[:3])
     with meter.part("numbers", len(checks)):
-        now = _compute(what, lambda: collect(rows, find_wanted_columns(checks), shape.types))
+        now = compute(what, lambda: collect(rows, find_wanted_columns(checks), shape.types))
     base = beside.base
     before = _find_baseline_numbers(base, checks, what, meter) if base is not None else None
     facts = DriftInputs(now, beside.as_of, before, base.rows if base else None, base.name if base else "")
@@ -329,18 +326,9 @@ def _find_baseline_numbers(base: Baseline, checks: Sequence[Check], what: str, m
     if stored.answers(wanted, base.types):
         return stored
     with meter.part(f"numbers of {base.name}", len(checks)):
-        return _compute(what, lambda: collect(base.read(), wanted, base.types))
+        return compute(what, lambda: collect(base.read(), wanted, base.types))
 
 
 def _judge_reference(check: Check, rows: JudgedRows, shape: TableSpec, beside: ValidationContext) -> CheckResult:
     target = beside.targets.get((check.kwargs["log"], check.kwargs["staged"]))
     return judge_references(check, rows, target, shape.table_key)
-
-
-def _compute(what: str, compute: Callable[[], _T]) -> _T:
-    try:
-        return compute()
-    except TidefoldError:
-        raise
-    except Exception as error:  # Any exception of Spark must become an error of this log, never a pass.
-        raise not_computed(what, str(error)) from error

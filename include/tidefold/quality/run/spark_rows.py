@@ -25,8 +25,8 @@ from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.counts import CountRows
 from tidefold.quality.run.engine import SqlDialect
+from tidefold.quality.run.expectations import judge_counts
 from tidefold.quality.run.gx_import import load_for_spark
-from tidefold.quality.run.judge_counts import judge_counts
 from tidefold.storage import Store, open_store
 
 if TYPE_CHECKING:

@@ -115,22 +115,18 @@ class InSetCheck(CatalogueCheck):
     of_rows = True
     column: arguments.Discrete
     values: arguments.Values
+    words: ClassVar[str] = "in set"
+    type_: ClassVar[str] = "expect_column_values_to_be_in_set"
 
     def build(self) -> list[check.Check]:
         kwargs = {"column": self.column, "value_set": self.values}
-        return [check.Check(f"{self.column} in set", "expect_column_values_to_be_in_set", kwargs)]
+        return [check.Check(f"{self.column} {self.words}", self.type_, kwargs)]
 
 
-class NotInSetCheck(CatalogueCheck):
+class NotInSetCheck(InSetCheck):
     """no value is in the list"""
 
-    of_rows = True
-    column: arguments.Discrete
-    values: arguments.Values
-
-    def build(self) -> list[check.Check]:
-        kwargs = {"column": self.column, "value_set": self.values}
-        return [check.Check(f"{self.column} not in set", "expect_column_values_to_not_be_in_set", kwargs)]
+    words, type_ = "not in set", "expect_column_values_to_not_be_in_set"
 
 
 class LengthCheck(BoundedCheck):
