@@ -317,11 +317,8 @@ def test_counting_first_judges_as_asking_for_samples_at_once_does(
     results = evaluate(SparkRows(lambda: rows), checks)
     assert [r.name for r in results if r.passed] == [f"{number} good" for number in range(len(SORTS))]
     whole = {"result_format": "BASIC", "partial_unexpected_count": 10}
-    answers = expectations._by_position(
-        expectations._validate(
-            SparkRows(lambda: rows), [expectations._expectation(c, n) for n, c in enumerate(checks)], whole
-        )
-    )
+    asked = [expectations.build_expectation(check, number) for number, check in enumerate(checks)]
+    answers = expectations._by_position(SparkRows(lambda: rows).validate(asked, whole))
     at_once = [expectations._result(check, answers[n]) for n, check in enumerate(checks)]
     assert [(r.passed, r.unexpected) for r in results] == [(r.passed, r.unexpected) for r in at_once]
 
