@@ -146,9 +146,9 @@ def _ways(root: Path, spark: Any, pipeline: Any, manifest: Manifest) -> list[Way
 
 def _before(rows: Any, checks: Sequence[Check], meter: Meter) -> int:
     """As this gate worked until its counts were taken first."""
-    expectations = [gate._expectation(check, position) for position, check in enumerate(checks)]
+    expectations = [gate.build_expectation(check, position) for position, check in enumerate(checks)]
     with meter.part("expectations", len(checks)):
-        gate._validate(rows, expectations, {"result_format": "BASIC", "partial_unexpected_count": SAMPLES})
+        rows.validate(expectations, {"result_format": "BASIC", "partial_unexpected_count": SAMPLES})
     return len(checks)
 
 

@@ -135,6 +135,12 @@ def row_checks(case: Case) -> Iterator[tuple[dict[str, Any], bool, int]]:
     for allowed in (["open", "closed", "held"], ["open", "closed"]):
         bad = sum(v not in allowed for v in case.values("status"))
         yield {"in_set": {"column": "status", "values": allowed}}, bad == 0, bad
+        bad = sum(v in allowed for v in case.values("status"))
+        yield {"not_in_set": {"column": "status", "values": [*allowed]}}, bad == 0, bad
+    yield {"not_in_set": {"column": "status", "values": ["lost"]}}, True, 0
+    for most in (6, 4):
+        bad = sum(not 4 <= len(v) <= most for v in case.values("status"))
+        yield {"length": {"column": "status", "min": 4, "max": most}}, bad == 0, bad
     for regex, begin in (("^[och]", "och"), ("^[oc]", "oc")):
         bad = sum(v[0] not in begin for v in case.values("status"))
         yield {"matches": {"column": "status", "regex": regex}}, bad == 0, bad
