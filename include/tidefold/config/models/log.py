@@ -195,7 +195,7 @@ class LogConfig(StrictModel):
         """Where its changes come from, in the form that the source plugins take; None: a program writes them."""
         if self.source is None:
             return None
-        options = list_options(self.source)
+        options = list_options(self.source, self._folder)
         if self.ttl and self.ttl.on:
             options["write_time"] = self.ttl.column
         if isinstance(self.source, StateJsonEntry):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BeforeValidator, Field
+import msgspec
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from tidefold.config.models.source_values import DateFormat, DateNames, Delimiter, Encoding, TimeFormat, TimeZone
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
+from tidefold.errors import InvalidInputError
 from tidefold.sources.feed import PLACEHOLDER
+from tidefold.sources.profiles.profile import load_profile
 from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
 
 _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
@@ -24,7 +28,7 @@ _KafkaNames = Annotated[
 ]
 # Values that a later version will accept. They get their own error, so that they do not look like typing mistakes.
 _LATER_CONNECTORS = ("db2", "vitess", "spanner", "informix")
-_LATER_FORMATS = ("canal-json", "maxwell-json", "avro")
+_LATER_FORMATS = ("avro",)
 _Record = Annotated[
     Literal["kafka", "value"],
     Field(description="kafka: a line has topic, partition, offset, key, value; value: the line is the value"),
@@ -67,6 +71,14 @@ def _refuse_later_connector(value: Any) -> Any:
     if value in _LATER_CONNECTORS:
         raise _explain_later(value, "postgresql, mysql, mariadb, sqlserver, oracle, mongodb")
     return value
+
+
+def _check_profile(name: str, info: ValidationInfo) -> str:
+    try:
+        load_profile(name, Path(info.context or "").parent)
+    except InvalidInputError as error:
+        raise mistake(error.code, f"cannot be used: {error.message}", error.hint) from error
+    return name
 
 
 def _expand_extract(value: Any) -> Any:
@@ -188,6 +200,10 @@ class JsonEntry(RowFilesEntry):
     extended_json: bool = Field(
         default=False, description='values are MongoDB\'s extended JSON, such as {"$date": "2026-01-31T12:00:00Z"}'
     )
+    profile: Annotated[Text, AfterValidator(_check_profile)] | None = Field(
+        default=None, description="how the tool of a change feed writes its records: a name, or a .toml file of your own"
+    )
+    table: Text | None = Field(default=None, description="profile: the table whose records count; default: all")
     names: Literal["kafka", "kafka-dash", "any"] | None = Field(
         default=None,
         description="form of file names: kafka (topic+partition+offset), kafka-dash (also with -), any (names have no "
@@ -346,11 +362,13 @@ def _refuse_later_format(value: Any) -> Any:
 SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(_refuse_later_format)]
 
 
-def list_options(source: _Source) -> dict[str, Any]:
-    """Returns the options that only this format has, as plain values."""
+def list_options(source: _Source, folder: Path = Path()) -> dict[str, Any]:
+    """Returns the options that only this format has, as plain values. folder: of the configuration."""
     options: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
     if options.get("extract") is None:
         options.pop("extract", None)
+    if options.get("profile"):
+        options["profile"] = msgspec.to_builtins(load_profile(options["profile"], folder))
     if options.get("extract") and "record" in options:
         options["record"] = "value"  # A line of an extract is a row.
     return options

@@ -158,6 +158,11 @@ class TableSpec:
         return self.merge.engine is Engine.LAST and self.source_ordered
 
     @property
+    def clears_by_columns(self) -> bool:
+        """Whether a change that empties the table has a place among the changes, by columns of theirs."""
+        return self.merge.engine is Engine.LAST and not self.source_ordered and not self.orders_by_file
+
+    @property
     def marks_rows(self) -> bool:
         """Whether a fold may mark replaced rows as deleted: a key has one row, and its change needs no other row."""
         return self.merge.engine not in (Engine.HISTORY, Engine.APPEND)

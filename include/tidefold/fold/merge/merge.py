@@ -22,11 +22,20 @@ import pyarrow.parquet as pq
 
 from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.key_group_hash import quote_name
-from tidefold.changelog.schema import CLEAR, DELETE, LEFT_OUT, has_absent, order_columns, sidecar_schema, table_schema
+from tidefold.changelog.schema import (
+    CLEAR,
+    DELETE,
+    LEFT_OUT,
+    has_absent,
+    order_columns,
+    place_columns,
+    sidecar_schema,
+    table_schema,
+)
 from tidefold.delta.deletion_vectors import Places, deletions, places
 from tidefold.domain.snapshot.manifest import NAMED, DataFile
 from tidefold.domain.snapshot.select_kind import MARKED_SHARE
-from tidefold.domain.table.table_spec import Engine, TableSpec
+from tidefold.domain.table.table_spec import ORDER, Engine, TableSpec
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.fold.base_rows import BucketRows
 from tidefold.fold.inputs import Inputs
@@ -102,8 +111,11 @@ def merge_bucket(
         highest = _make_live(connection, clears, shape, before)
         emptied = highest > before and shape.merge.engine is not Engine.HISTORY
         clears_rows = _count_cleared(connection, shape, highest) if emptied else (0, 0)
-        _make_kept(connection, "base", table_schema(shape), None if emptied else base.rows, clears, shape)
-        _make_kept(connection, "hidden", sidecar_schema(shape), None if emptied else hidden, clears, shape)
+        # A clear that comes late is older than rows that columns order.
+        since = highest if emptied and shape.clears_by_columns else ()
+        rows, beside = (None, None) if emptied and not since else (base.rows, hidden)
+        _make_kept(connection, "base", table_schema(shape), rows, clears, shape, since)
+        _make_kept(connection, "hidden", sidecar_schema(shape), beside, clears, shape)
         queries = statements(shape, with_absent=has_absent(changes), horizon=horizon)
         ties, left_out = arrow_merge.find_ties(connection, shape), list[pa.RecordBatch]()
         for name, query in queries.tables:
@@ -152,7 +164,7 @@ def _make_live(
         return cleared
     of_key = " AND ".join(f"clears.{quote_name(n)} = placed.{quote_name(n)}" for n in shape.spread_key) or "false"
     removed = f"SELECT 1 FROM clears WHERE {of_key} AND clears._order > placed._place"
-    placed = f"SELECT *, {order(shape)} AS _place FROM changes WHERE _op <> {CLEAR}"
+    placed = f"SELECT *, {_place_clears(shape)} AS _place FROM changes WHERE _op <> {CLEAR}"
     newer = f"_place >= {list(cleared)}::BIGINT[] AND NOT EXISTS ({removed})"
     _make_view(connection, "live", f"SELECT * EXCLUDE (_place) FROM ({placed}) placed WHERE {newer}")
     return cleared
@@ -165,7 +177,7 @@ def _count_cleared(
     whole = f"{quote_name(shape.key[0])} IS NULL" if shape.key else "true"
     [(clears,)] = connection.execute(f"SELECT count(DISTINCT _order) FILTER ({whole}) FROM clears").fetchall()
     rows = f"count(DISTINCT ({key_list(shape)}))" if shape.key else "count(*)"
-    upserts = f"_op NOT IN ({CLEAR}, {DELETE}) AND {order(shape)} < {list(cleared)}::BIGINT[]"
+    upserts = f"_op NOT IN ({CLEAR}, {DELETE}) AND {_place_clears(shape)} < {list(cleared)}::BIGINT[]"
     [(before,)] = connection.execute(f"SELECT {rows} FROM changes WHERE {upserts}").fetchall()
     return clears, before
 
@@ -177,8 +189,13 @@ def _make_clears(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Non
     _make_view(
         connection,
         "clears",
-        f"SELECT {', '.join(names)}, {order(shape)} AS _order, {at} AS _place FROM changes WHERE _op = {CLEAR}",
+        f"SELECT {', '.join(names)}, {_place_clears(shape)} AS _order, {at} AS _place FROM changes WHERE _op = {CLEAR}",
     )
+
+
+def _place_clears(shape: TableSpec) -> str:
+    """Returns the place by which clears and changes compare. Columns may have one value for several changes."""
+    return f"[{', '.join(place_columns(shape))}]" if shape.clears_by_columns else order(shape)
 
 
 def _make_kept(
@@ -188,12 +205,18 @@ def _make_kept(
     rows: Iterable[pa.RecordBatch] | pa.Table | None,
     clears: bool,
     shape: TableSpec,
+    since: tuple[int, ...] = (),
 ) -> None:
     """Makes `base` or `hidden`: what no clear of some keys removes. In a log's own order every clear is newer.
 
     rows: what was there before; None: nothing, or it was cleared completely.
+    since: rows of a lower order were cleared.
     """
     connection.register(f"given_{name}", schema.empty_table() if rows is None else rows)
+    if since:
+        newer = f"{ORDER} >= {list(since)}::BIGINT[]"
+        _make_view(connection, name, f"SELECT * FROM given_{name} WHERE {newer}")
+        return
     if not clears or not shape.key or shape.merge.engine is Engine.HISTORY:
         _make_view(connection, name, f"SELECT * FROM given_{name}")
         return

@@ -31,6 +31,7 @@ from tidefold.sources.inference.files import (
 )
 from tidefold.sources.inference.json_samples import find_record_path, objects_of, raw_lines, read_objects, sample_files
 from tidefold.sources.inference.operations import OpCandidate, find_ops, text_of
+from tidefold.sources.inference.profiled import sample_profile
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import UNWRAPPED, SampledFeed, propose_rows
 from tidefold.sources.inference.strange_rows import explain_strange_rows
@@ -138,8 +139,9 @@ def _propose_kafka_rows(
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     feed = _json_feed(log, topic, folder, files, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
-    key = tuple(name for name in (() if alone else find_key(lines)) if any(name in row for row in feed.rows))
-    strange = explain_strange_rows(rows)
+    found = feed.key or (() if alone else find_key(lines))
+    key = tuple(name for name in found if any(name in row for row in feed.rows))
+    strange = None if feed.profiled else explain_strange_rows(rows)
     if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
         strange = (
             "its records have an offset, but not each has a topic and a partition: land all three, or values alone"
@@ -147,7 +149,16 @@ def _propose_kafka_rows(
     if strange:
         feed = replace(feed, rows=(), columns=(), notes=(strange,))
     named = any("headers" in line for line in lines)
-    return propose_rows(replace(feed, key=key, ordered=True, has_headers=named, notes=(*notes, *feed.notes)))
+    feed = replace(feed, key=key, ordered=True, has_headers=named, notes=(*notes, *feed.notes))
+    # A clear has no place among the offsets of several partitions.
+    return _order_by(feed, feed.profiled.order if feed.profiled and feed.profiled.profile.clear else ())
+
+
+def _order_by(feed: SampledFeed, columns: Sequence[str]) -> ProposedLog:
+    """Proposes the log with these columns as its order, if there are any."""
+    if not columns:
+        return propose_rows(feed)
+    return replace(propose_rows(replace(feed, ordered=True)), order="", order_by=tuple(columns))
 
 
 def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile]) -> ProposedLog:
@@ -159,7 +170,8 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
         notes.append("no line is a JSON object: write one object on each line")
-    strange = explain_strange_rows(lines)
+    profiled = sample_profile(lines)
+    strange = None if profiled else explain_strange_rows(lines)
     if lines and all({"op", "source", "after"} <= _envelope_of(line).keys() for line in lines):
         strange = (
             "its lines are Debezium's envelopes, and their order needs the offset in the name: land each file as "
@@ -184,11 +196,13 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     sampled = (
         {file.name: sample_files([file], read_objects) for file in layout.choose_sample(files)} if not notes else {}
     )
-    parts = {
+    parts = {name: profiled.read(part) for name, part in sampled.items()} if profiled else {
         name: [{**line, **line[field]} for line in part if isinstance(line.get(field), dict)] if field else part
         for name, part in sampled.items()
     }
-    return propose_rows(replace(feed, notes=tuple(notes), options=options, folder_columns=folder_columns, parts=parts))
+    notes += feed.notes
+    feed = replace(feed, notes=tuple(notes), options=options, folder_columns=folder_columns, parts=parts)
+    return _order_by(feed, profiled.order if profiled else ())
 
 
 def _json_feed(
@@ -207,7 +221,11 @@ def _json_feed(
     options: dict[str, Any] = {"record": "value"} if alone else {}
     if any(to_plain(line) != line for file in layout.choose_sample(files) for line in islice(raw_lines(file), _FEW)):
         options["extended_json"] = True
-    field, op = _row_field(rows)
+    profiled = sample_profile(rows)
+    field, op = _row_field(rows) if profiled is None else ("", None)
+    if profiled:
+        rows, options = profiled.rows, {**options, **profiled.options}
+        options = {k: v for k, v in options.items() if k != "extended_json" or profiled.profile.unpack != "extended-json"}
     # `format: json` does not read the schema beside a row.
     told = numeric_forms(next((row["schema"] for row in rows if field in row and "schema" in row), None))
     if field and op is None:
@@ -218,14 +236,15 @@ def _json_feed(
         # Other fields next to the row do not belong to it.
         rows = [{**row[field], op.column: row[op.column]} for row in rows]
     columns = []
-    for name in list_names(rows):
+    for name in filter(None, list_names(rows)):
         column = column_of_values(name, [row[name] for row in rows if name in row and not is_placeholder(row[name])])
         if name in told:
             column = ProposedColumn(name, told[name][0], "as the schema beside the rows says", told[name][1])
         elif column.type is None:
             column = ProposedColumn(name, "string", "objects or values of several kinds, as JSON", "json")
         columns.append(column)
-    return SampledFeed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
+    feed = SampledFeed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
+    return replace(feed, profiled=profiled, key=profiled.key, notes=profiled.notes) if profiled else feed
 
 
 def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]:

@@ -12,6 +12,7 @@ from tidefold.sources.extract.source import find_date
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.columns import is_placeholder, name_column
 from tidefold.sources.inference.operations import Data, OpCandidate, find_lacks, find_ops, op_question
+from tidefold.sources.inference.profiled import OPERATION, ProfiledSample
 from tidefold.sources.inference.proposal import COLUMNS, ProposalQuestion, ProposedColumn, ProposedLog
 from tidefold.sources.inference.values import UNZONED
 
@@ -45,6 +46,7 @@ class SampledFeed:
     folder_columns: columns whose values are in the names of folders.
     marker: the file that marks an extract as complete; empty: there is none.
     refused: how many of its rows a run would refuse.
+    profiled: the sample as the profile of its tool reads it.
     """
 
     id: str
@@ -65,6 +67,7 @@ class SampledFeed:
     folder_columns: tuple[ProposedColumn, ...] = ()
     marker: str = ""
     refused: int = 0
+    profiled: ProfiledSample | None = None
 
 
 def propose_rows(feed: SampledFeed) -> ProposedLog:
@@ -98,7 +101,7 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         merge=_PARTIAL if best.unsent else "",
         questions=questions,
         ignored=ignored,
-        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *([_NO_ZONE] if zone else [])),
+        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *_explain_lacks(feed), *([_NO_ZONE] if zone else [])),
         refused=feed.refused,
         op_column=next((name_column(c) for c in feed.columns if op and c.name == op.column and c.type), None),
     )
@@ -155,7 +158,8 @@ class _Candidates:
 def _choose(feed: SampledFeed) -> _Candidates:
     as_any = feed.format == "json"
     feed = replace(feed, columns=tuple(roles.read_position(c, feed.rows, as_any=as_any) for c in feed.columns))
-    ops = find_ops([c.name for c in feed.columns], feed.rows)
+    told = feed.profiled
+    ops = [OPERATION] if told else find_ops([c.name for c in feed.columns], feed.rows)
     op = ops[0] if ops else None
     # A mark of deletes in the row, beside what lines say that are no rows.
     outer = next((one for one in ops if feed.row_field and op and op.any_deletes and one.ignore), None)
@@ -167,8 +171,11 @@ def _choose(feed: SampledFeed) -> _Candidates:
     parts = [part for part in feed.parts.values() if part]
     snapshot = [row for row in feed.rows if op and op.is_of_snapshot(row)]
     once = [*_find_extracts(feed, columns, op, parts), snapshot]
-    keys = [feed.key] if feed.key else roles.find_keys(feed.id, columns, feed.rows, op, parts, once)
+    own = [c for c in columns if not told or c.name not in told.profile.fields]
+    keys = [feed.key] if feed.key else roles.find_keys(feed.id, own, feed.rows, op, parts, once)
     key = keys[0] if keys else ()
+    if told and told.profile.absent == "null":
+        columns = [c if c not in own or c.name in key or c.optional else c.make_optional() for c in columns]
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
     ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key)
@@ -178,10 +185,11 @@ def _choose(feed: SampledFeed) -> _Candidates:
 
 def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
     feed = best.feed
-    yield from (*feed.questions, *op_question(best.ops, feed.rows))
+    yield from (*feed.questions, *([] if feed.profiled else op_question(best.ops, feed.rows)))
     if not feed.key and not best.is_empty:
         yield roles.key_question(feed.id, best.keys, feed.rows, best.op, best.parts, best.once)
-    yield from (*_ask_merge(best.unsent), *_ask_types(best.columns), *([best.extract] if best.extract else []))
+    keeps = feed.profiled.profile if feed.profiled and feed.profiled.profile.absent == "kept" else None
+    yield from (*_ask_merge(best.unsent, keeps.title if keeps else ""), *_ask_types(best.columns), *([best.extract] if best.extract else []))
     if not feed.ordered and not best.is_empty and not best.appends:
         names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
         is_alone = best.op is None and _is_one_day(feed)
@@ -198,9 +206,12 @@ def _find_extracts(
     return parts if len(parts) == 1 or roles.find_shared(keys[0], parts) >= _HALF else ()
 
 
-def _ask_merge(names: Sequence[str]) -> list[ProposalQuestion]:
+def _ask_merge(names: Sequence[str], tool: str) -> list[ProposalQuestion]:
+    """Returns the question what rows have that lack something. tool: the one that leaves out what did not change."""
     text = f"some rows lack {', '.join(names)}. Are these null there, or as they were? As they were: `merge: partial`. "
-    return [ProposalQuestion("merge", f"{text}Null: remove that line", (_PARTIAL, "last"))] if names else []
+    because = f"{tool} leaves out what did not change" if tool else ""
+    text += "Null: remove that line"
+    return [ProposalQuestion("merge", text, (_PARTIAL, "last"), bool(tool), because)] if names else []
 
 
 def _ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
@@ -240,6 +251,8 @@ def _list_options(best: _Candidates, by_folder: Sequence[ProposedColumn]) -> dic
     if not op and (sums := feed.options.get("op")):
         column = next(name_column(one).name for one in feed.columns if one.name == sums["column"])
         options["op"] = {**sums, "column": column}
+    if feed.profiled:
+        return options
     if op and best.outer:
         options["op"] = {**best.outer.option, "row": feed.row_field, "deleted": op.column}
     elif op:
@@ -293,6 +306,12 @@ def _explain_refused(feed: SampledFeed, op: OpCandidate | None) -> tuple[str, ..
     name, texts = sums["column"], ", ".join(sums["ignore"])
     left_out = "`op` leaves them out" if op is None else "they are taken for rows: land files without them"
     return (*refused, f"rows at the end of files whose `{name}` is {texts} look like sums: {left_out}")
+
+
+def _explain_lacks(feed: SampledFeed) -> tuple[str, ...]:
+    """Returns what the tool of a profile cannot say."""
+    told = feed.profiled.profile if feed.profiled else None
+    return (f"{told.title}: {told.lacks}",) if told and told.lacks else ()
 
 
 def _split_order(order: str, named: Mapping[str, ProposedColumn]) -> tuple[str, ...]:

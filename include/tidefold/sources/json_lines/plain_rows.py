@@ -59,6 +59,7 @@ class PlainRows:
             ]
         self._decode_row = self._decoder(shape.columns, whole=True)
         self._decode_key = self._decoder([c for c in shape.columns if c.name in self._needed], whole=False)
+        self._decode_place = self._decoder([c for c in shape.columns if c.name in by], whole=False)
         self._unsent = [(self._fields[c.name], c.name, "") for c in shape.columns]
         self._row = msgspec.defstruct("Row", [(f, Any, None) for f in self._fields.values()], gc=False)
 
@@ -82,8 +83,15 @@ class PlainRows:
 
     def key(self, data: msgspec.Raw) -> Any:
         """Returns a row with only its key and its order, for a delete. Raises RefusedRecordError."""
+        return self._only(self._decode_key, data)
+
+    def place(self, data: msgspec.Raw) -> Any:
+        """Returns a row with only its order, for a clear. Raises RefusedRecordError."""
+        return self._only(self._decode_place, data)
+
+    def _only(self, decode: Callable[[msgspec.Raw], Any], data: msgspec.Raw) -> Any:
         try:
-            key = self._decode_key(data)
+            key = decode(data)
         except UNDECODABLE as error:
             raise self._refusal(data, str(error), []) from error
         key = convert_row(key, self._conversions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.changelog.schema import BEFORE_INSERTS, DELETE, MERGE, UPSERT
+from tidefold.changelog.schema import BEFORE_INSERTS, CLEAR, DELETE, MERGE, UPSERT
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import COLUMNS, Engine
 from tidefold.sources.api import RecordReader
@@ -24,6 +24,8 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines.late_keys import follow_unwrapped, follows_unwrapped, read_marks
 from tidefold.sources.json_lines.plain_rows import PlainRows
 from tidefold.sources.landing.folders import read_folders
+from tidefold.sources.profiles.decoder import ProfileDecoder, RowChange
+from tidefold.sources.profiles.profile import Profile
 from tidefold.sources.records.accounting import LateOffsetError, ReaderPosition, late_change, takes_delete
 from tidefold.sources.records.columnar_changes import ANY, UPSERTS, OpColumn
 from tidefold.sources.records.errors import (
@@ -86,7 +88,10 @@ class JsonOp(OpColumn, frozen=True):
 
 
 class JsonOptions(msgspec.Struct, frozen=True):
-    """The configuration of `format: json` beside the folder. `row`: the field with all of the row."""
+    """The configuration of `format: json` beside the folder. `row`: the field with all of the row.
+
+    table: the table whose records count, if a profile says how each names its own.
+    """
 
     record: str = "kafka"
     op: JsonOp | None = None
@@ -94,6 +99,8 @@ class JsonOptions(msgspec.Struct, frozen=True):
     extended_json: bool = False
     time_zone: str | None = None
     folder_columns: tuple[str, ...] = ()
+    profile: Profile | None = None
+    table: str | None = None
 
 
 class Json(KafkaLines):
@@ -175,6 +182,7 @@ class JsonReader:
         # The fields that the folders of the file before have.
         self._folders = ("", b"")
         self._ops = _Ops(options.op) if options.op else None
+        self._profile = _decoder_of(shape, options)
         wrapper = msgspec.defstruct("Wrapper", [("row", msgspec.Raw)], rename={"row": options.row or "row"}, gc=False)
         self._row_in = make_decoder(wrapper).decode if options.row else None
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
@@ -188,6 +196,9 @@ class JsonReader:
             self._delete(at, record, self._key_of(record), NULL)
             return
         value = self._unwrap(record.value)
+        if self._profile:
+            self._take_changes(at, record, [*self._profile.changes(value)])
+            return
         deletes, value = self._ops.read(value) if self._ops else (False, value)
         value = self._add_folders(at.place.name, value)
         if deletes is None:
@@ -201,6 +212,38 @@ class JsonReader:
                     raise not_sent(absent, moved=True)
                 at.batch.add(DELETE, (), at.known_offset, record.time, former)
             self._append(at, record, value, self._change_of(at, self._upsert, row, absent))
+
+    def _take_changes(self, at: ReaderPosition, record: Record, changes: Sequence[RowChange]) -> None:
+        """Takes a record with any number of changes. It counts once, and the last change of each key counts."""
+        taken: dict[Any, Change] = {}
+        for one in changes:
+            taken = {} if one.op == CLEAR else taken
+            for change in self._read_change(at, one):
+                key = self._spelled[self._shape].key_of(change.row)
+                taken.pop(key, None)
+                taken[key] = change
+        before = at.account.changes
+        for change in taken.values():
+            self._append(at, record, NULL, change)
+        at.account.changes = before + bool(taken)
+        at.account.ignored += not taken
+
+    def _read_change(self, at: ReaderPosition, one: RowChange) -> Iterator[Change]:
+        """Yields the changes of keys that one change of a row makes. Raises RefusedRecordError."""
+        row, gone = (text and self._add_folders(at.place.name, text) for text in (one.row, one.former))
+        rows, gone = self._rows(row), row if one.op == DELETE else gone
+        if one.op == CLEAR:
+            if not self._shape.clears_by_columns:
+                why = "It empties the table. Only a log with the default `merge` and `order: [columns]` can follow it."
+                raise RefusedRecordError("CLEAR_UNORDERED", why)
+            yield self._change_of(at, CLEAR, rows.place(row))
+        elif gone is not None and takes_delete(self._shape):
+            yield self._change_of(at, DELETE, rows.key(gone))
+        if one.op == UPSERT:
+            values, absent = rows.row(row, at.unsent)
+            if absent and gone is not None:
+                raise not_sent(absent, moved=True)
+            yield self._change_of(at, self._upsert, values, absent)
 
     def _read_row(self, at: ReaderPosition, value: msgspec.Raw) -> tuple[Any, list[str] | None]:
         try:
@@ -308,9 +351,19 @@ class JsonReader:
         if refused := late_change(order[0] if order else None, place.horizon):
             raise refused
         at.account.changes += 1
+        if op == CLEAR:
+            row, at.account.truncates = self._spelled[self._shape].nothing(), at.account.truncates + 1
         number, pairs = at.number, self._options.op is not None and self._options.op.pairs
         number -= BEFORE_INSERTS if pairs and op == DELETE else 0
         at.batch.add(op, order, number if place.alone else record.offset, time, row, absent)
+
+
+def _decoder_of(shape: TableSpec, options: JsonOptions) -> ProfileDecoder | None:
+    if options.profile is None:
+        return None
+    spelled = {column.name: (column.name, *column.aliases) for column in shape.columns}
+    key = [name for column in shape.key for name in spelled[column]]
+    return ProfileDecoder(options.profile, list(spelled), key, options.table)
 
 
 def _write_folders(shape: TableSpec, names: Sequence[str], path: str) -> bytes:

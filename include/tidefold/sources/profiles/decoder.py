@@ -1,0 +1,126 @@
+"""Decodes the records of a profile: each is some changes of rows, with their former keys and what orders them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tidefold.changelog.schema import CLEAR, DELETE, UPSERT
+from tidefold.sources.profiles.profile import Profile
+from tidefold.sources.profiles.unpack import FORMS, NULL, UNPACK, Fields, Raw, raw
+from tidefold.sources.records.errors import UNDECODABLE, RefusedRecordError
+from tidefold.typed_json import make_decoder
+
+_fields: Callable[[Raw], Fields] = make_decoder(Fields).decode
+_value = make_decoder(str | int | bool | None).decode
+_BROKEN = (*UNDECODABLE, ValueError, KeyError, TypeError)
+
+
+class RowChange(NamedTuple):
+    """A change of a record. The row of a clear is an object of what orders it.
+
+    former: the row that leaves its key; None: no key changed.
+    """
+
+    op: int
+    row: Raw
+    former: Raw | None = None
+
+
+class ProfileDecoder:
+    """Decodes the records of one log.
+
+    columns: names that its rows have. key: names of key columns, with their aliases.
+    table: the table whose records count; None: all.
+    """
+
+    def __init__(self, profile: Profile, columns: Sequence[str], key: Sequence[str], table: str | None = None) -> None:
+        self._profile, self._key, self._table = profile, frozenset(key), table
+        self._beside = {name: path for name, path in profile.fields.items() if name in columns}
+        pairs = ((UPSERT, profile.upsert), (DELETE, profile.delete), (CLEAR, profile.clear), (None, profile.ignore))
+        self._ops = {word: op for op, words in pairs for word in words}
+        self._unpack = UNPACK[profile.unpack] if profile.unpack else lambda record: iter((record,))
+
+    def changes(self, value: Raw) -> Iterator[RowChange]:
+        """Yields the changes of a record. Raises RefusedRecordError."""
+        try:
+            record = _fields(value)
+            if not self._is_change(record):
+                return
+            for one in self._unpack(record):
+                if change := self._change(one):
+                    yield change
+        except _BROKEN as error:
+            raise RefusedRecordError("NOT_A_RECORD", f"The record is not one of {self._profile.title}: {error}.") from error
+
+    def _is_change(self, record: Fields) -> bool:
+        only = self._profile.only
+        return all(text in (None, *words) for path, words in only.items() for text in [self._text(record, path)])
+
+    def _change(self, record: Fields) -> RowChange | None:
+        profile = self._profile
+        named = ".".join(filter(None, (self._text(record, path) for path in profile.table)))
+        if self._table and named and self._table not in (named, named.rpartition(".")[2]):
+            return None
+        row = self._first(record, profile.row)
+        op = self._op(record, row)
+        if op is None:
+            return None
+        if op == CLEAR:
+            if profile.table and not self._table:
+                why = "It empties a table, and the log does not say which one is its own. Set `table` under `source`."
+                raise RefusedRecordError("OP_UNKNOWN", why)
+            return RowChange(CLEAR, self._row(record, {}))
+        if op == DELETE:
+            row = self._first(record, (*profile.gone, *profile.row))
+        if row is None:
+            what = f"The record has no {' or '.join(profile.gone if op == DELETE else profile.row)}."
+            raise RefusedRecordError("AFTER_MISSING", f"{what} {profile.unsent}".rstrip())
+        fields = _fields(row)
+        former = self._former(record, fields) if op == UPSERT and profile.old else None
+        return RowChange(op, self._row(record, fields), former)
+
+    def _op(self, record: Fields, row: Raw | None) -> int | None:
+        """Returns what a record does; None: nothing. Raises RefusedRecordError."""
+        profile = self._profile
+        word = self._text(record, profile.op) if profile.op else None
+        if word is None and (not profile.op or profile.bare):
+            return None if profile.bare == "ignore" else DELETE if row is None else UPSERT
+        if word not in self._ops:
+            expected = ", ".join((*profile.upsert, *profile.delete, *profile.clear))
+            raise RefusedRecordError("OP_UNKNOWN", f"`{profile.op}` is {word!r:.40}, not one of {expected}.")
+        return self._ops[word]
+
+    def _former(self, record: Fields, row: Fields) -> Raw | None:
+        """Returns the row under its former key, if the record shows another one."""
+        old = self._first(record, (self._profile.old,))
+        told = _fields(old) if old else {}
+        changed = {name: told[name] for name in self._key & told.keys() if told[name] != row.get(name, NULL)}
+        return self._row(record, {**row, **changed}) if changed else None
+
+    def _row(self, record: Fields, row: Fields) -> Raw:
+        """Returns the row with what lies beside it."""
+        if not self._beside:
+            return raw(row)
+        beside = {name: self._find(record, path) for name, path in self._beside.items()}
+        forms = self._profile.forms
+        read = {
+            name: raw(FORMS[forms[name]](msgspec.json.decode(value))) if name in forms and value != NULL else value
+            for name, value in beside.items()
+        }
+        return raw({**read, **row})
+
+    def _first(self, record: Fields, paths: Sequence[str]) -> Raw | None:
+        found = (self._find(record, path) for path in paths)
+        return next((value for value in found if value != NULL), None)
+
+    def _text(self, record: Fields, path: str) -> str | None:
+        value = _value(self._find(record, path))
+        return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    def _find(self, record: Fields, path: str) -> Raw:
+        part, _, rest = path.partition(".")
+        value = record.get(part, NULL)
+        return self._find(_fields(value), rest) if rest and value != NULL else value

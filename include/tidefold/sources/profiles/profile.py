@@ -1,0 +1,125 @@
+"""Profiles: how the tools of change feeds write their records, as data (decision 0083)."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidefold.errors import InvalidInputError
+from tidefold.sources.profiles.unpack import FORMS, UNPACK
+from tidefold.typed_json import convert_value
+
+# A file of a user's own; other names are those of the shipped profiles.
+ENDING = ".toml"
+
+
+class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a tool writes a change. A path such as `metadata.operation` names a field within a field.
+
+    title: the name of the tool.
+    has: paths that each change has; by them `init` recognises it.
+    unpack: what makes an object of paths of a record first; see `unpack.py`.
+    op: the path of the operation; empty: a record with a row is an upsert, any other a delete.
+    upsert, delete, clear, ignore: its values; a clear empties the table.
+    bare: what a record without an operation is: `ignore`, or `row` as if the tool had none.
+    only: values that a path must have; a record with another one is no change.
+    row, gone: paths of the new row and of a deleted one; the first that is there counts.
+    old: the path of the row before, or of its key, as far as the record has it.
+    lacks: what it cannot say, and how it can; `init` prints it.
+    unsent: what lets the tool write the row of an upsert that has none.
+    absent: `null` or `kept`: what a field is that a row lacks; empty: the tool writes all.
+    table: the paths of the parts of the table's name.
+    key: the path of the names of the key, or of an object with it.
+    fields: columns that lie beside the row, by name; forms: how their values are written.
+    orders: the columns that order changes, the best set first.
+    """
+
+    title: str
+    has: tuple[str, ...]
+    row: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+    unpack: str = ""
+    op: str = ""
+    upsert: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
+    clear: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    bare: str = ""
+    only: Mapping[str, tuple[str, ...]] = {}
+    old: str = ""
+    lacks: str = ""
+    unsent: str = ""
+    absent: str = ""
+    table: tuple[str, ...] = ()
+    key: str = ""
+    fields: Mapping[str, str] = {}
+    forms: Mapping[str, str] = {}
+    orders: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        named = [name for order in self.orders for name in order] + list(self.forms)
+        unknown = [name for name in named if name not in self.fields]
+        unknown += [name for name in self.forms.values() if name not in FORMS]
+        unknown += [self.unpack] if self.unpack and self.unpack not in UNPACK else []
+        unknown += [name for name in (self.bare, self.absent) if name not in ("", "ignore", "row", "null", "kept")]
+        if unknown:
+            raise ValueError(f"{unknown[0]} is not known")
+
+
+@cache
+def shipped() -> Mapping[str, Profile]:
+    """Returns the profiles of this package by name."""
+    files = sorted(Path(__file__).parent.glob(f"*{ENDING}"))
+    return {file.stem: _read(file) for file in files}
+
+
+def load_profile(name: str, folder: Path) -> Profile:
+    """Returns a shipped profile, or the one in a file below the folder. Raises InvalidInputError."""
+    if name.endswith(ENDING):
+        return _read(folder / name)
+    if found := shipped().get(name):
+        return found
+    hint = f"Profiles are {', '.join(shipped())}; `NAME{ENDING}` names a file of your own."
+    raise InvalidInputError("PROFILE_UNKNOWN", f"There is no profile `{name}`.", hint=hint)
+
+
+def _read(file: Path) -> Profile:
+    try:
+        return make_profile(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, msgspec.ValidationError) as error:
+        hint = "docs/reference/sources.md names the keys of a profile."
+        raise InvalidInputError("PROFILE_UNREADABLE", f"`{file}` is no profile: {error}.", hint=hint) from error
+
+
+def make_profile(data: Mapping[str, Any]) -> Profile:
+    """Returns the profile in the options of a feed."""
+    profile: Profile = convert_value(data, Profile)
+    return profile
+
+
+def find_path(record: Any, path: str) -> Any:
+    """Returns the value at a path of plain values; None: it is not there."""
+    for part in path.split("."):
+        record = record.get(part) if isinstance(record, dict) else None
+    return record
+
+
+def recognise(records: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the name of the shipped profile that sampled records have; empty: none."""
+
+    def fits(profile: Profile) -> bool:
+        others = [one for one in records if not all(find_path(one, path) is not None for path in profile.has)]
+        return len(others) < len(records) and all(_is_control(profile, one) for one in others)
+
+    return next((name for name, profile in shipped().items() if fits(profile)), "")
+
+
+def _is_control(profile: Profile, record: Mapping[str, Any]) -> bool:
+    op = find_path(record, profile.op) if profile.op else None
+    is_other = any(find_path(record, path) not in (None, *values) for path, values in profile.only.items())
+    return is_other or op in (*profile.ignore, *profile.clear) or (op is None and profile.bare == "ignore")

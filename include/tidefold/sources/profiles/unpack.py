@@ -1,0 +1,125 @@
+"""What a profile cannot say in paths: lists of rows, values with their types, and positions of more than one number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tidefold.sources.records.extended_json import to_plain
+from tidefold.typed_json import make_decoder
+
+Raw = msgspec.Raw
+Fields = dict[str, Raw]
+NULL = Raw(b"null")
+_encode = msgspec.json.Encoder().encode
+_fields, _list = make_decoder(Fields).decode, make_decoder(list[Raw] | None).decode
+_text = make_decoder(str).decode
+_LARGE = 10**18
+
+
+class _Named(msgspec.Struct):
+    name: str
+    value: Raw = NULL
+
+
+class _Change(msgspec.Struct):
+    """A change of wal2json's first format: `columnvalues` belong to `columnnames`."""
+
+    kind: str
+    table: Raw = NULL
+    schema: Raw = NULL
+    columnnames: list[str] = []
+    columnvalues: list[Raw] = []
+    oldkeys: dict[str, Raw] = {}
+
+
+_named, _changes = make_decoder(list[_Named] | None).decode, make_decoder(list[_Change]).decode
+
+
+def raw(value: Any) -> Raw:
+    return Raw(_encode(value))
+
+
+def _lists(record: Fields) -> Iterator[Fields]:
+    """Canal: `data` and `old` are lists of one length; `old` may be null."""
+    rows, old = _list(record.get("data", NULL)) or [NULL], _list(record.get("old", NULL)) or []
+    for at, row in enumerate(rows):
+        yield {**record, "data": row, "old": old[at] if at < len(old) else NULL}
+
+
+def _named_values(record: Fields) -> Iterator[Fields]:
+    """The second format of wal2json: `columns` and `identity` are lists of names and values."""
+    lists = {name: _named(record[name]) for name in ("columns", "identity") if name in record}
+    yield {**record, **{name: raw({one.name: one.value for one in told or ()}) for name, told in lists.items()}}
+
+
+def _transaction(record: Fields) -> Iterator[Fields]:
+    """The first format of wal2json: a transaction is one record. Values belong to names by their place."""
+    for one in _changes(record["change"]):
+        old = {name: _list(value) or [] for name, value in one.oldkeys.items() if name in ("keynames", "keyvalues")}
+        keys = {_text(name): value for name, value in zip(old.get("keynames", ()), old.get("keyvalues", ()), strict=True)}
+        row = dict(zip(one.columnnames, one.columnvalues, strict=True))
+        rows = {"columns": raw(row)} if row else {}
+        yield {**record, "kind": raw(one.kind), "table": one.table, "schema": one.schema, **rows, "identity": raw(keys)}
+
+
+def _typed_values(record: Fields) -> Iterator[Fields]:
+    """DynamoDB: each value is an object of its type: `{"N": "1.50"}`. Numbers keep all their digits."""
+    record |= _fields(record["dynamodb"]) if "dynamodb" in record else {}
+    rows = {name: _fields(record[name]) for name in ("Keys", "NewImage", "Item") if name in record}
+    written = _fields(record["Metadata"]) if "Metadata" in record else {}
+    micros = {name: _plain(value) for name, value in written.items() if name == "WriteTimestampMicros"}
+    yield {**record, **micros, **{name: raw({n: _plain(v) for n, v in row.items()}) for name, row in rows.items()}}
+
+
+def _plain(value: Raw) -> Raw:
+    [(kind, inner)] = _fields(value).items()
+    if kind == "N":
+        return Raw(_text(inner).encode())
+    if kind == "NULL":
+        return NULL
+    if kind == "M":
+        return raw({name: _plain(one) for name, one in _fields(inner).items()})
+    if kind == "L":
+        return raw([_plain(one) for one in _list(inner) or ()])
+    return raw([Raw(_text(one).encode()) for one in _list(inner) or ()]) if kind == "NS" else inner
+
+
+def _extended_json(record: Fields) -> Iterator[Fields]:
+    """MongoDB: `{"$oid": ...}` and the like are plain values."""
+    yield {name: Raw(to_plain(bytes(value))) for name, value in record.items()}
+
+
+UNPACK: Mapping[str, Callable[[Fields], Iterator[Fields]]] = {
+    "lists": _lists, "named-values": _named_values, "transaction": _transaction, "typed-values": _typed_values,
+    "extended-json": _extended_json,
+}  # fmt: skip
+
+
+def _lsn(value: Any) -> int:
+    high, low = str(value).split("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def _binlog(value: Any) -> int:
+    file, at = str(value).rsplit(":", 1)
+    return int(re.sub(r".*\.", "", file)) << 40 | int(at)
+
+
+def _timestamp(value: Any) -> int:
+    told = value["$timestamp"]
+    return int(told["t"]) << 32 | int(told["i"])
+
+
+# How the value of a field becomes a whole number. Digits of more than 18 places are two numbers.
+FORMS: Mapping[str, Callable[[Any], int]] = {
+    "lsn": _lsn,
+    "binlog": _binlog,
+    "timestamp": _timestamp,
+    "digits": int,
+    "high": lambda value: int(value) // _LARGE,
+    "low": lambda value: int(value) % _LARGE,
+}
