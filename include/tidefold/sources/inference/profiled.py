@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -29,7 +30,7 @@ class ProfiledSample:
 
     table: the one whose records count; empty: the tool names none.
     key: as the records show it.
-    refused: how many a run would refuse; why: the first reason.
+    notes: what a person must decide first.
     """
 
     name: str
@@ -37,7 +38,7 @@ class ProfiledSample:
     table: str
     rows: Sequence[dict[str, Any]]
     key: tuple[str, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, str]:
@@ -46,12 +47,8 @@ class ProfiledSample:
     @property
     def order(self) -> tuple[str, ...]:
         """The columns that order the changes, if each row has them."""
-        full = (one for one in self.profile.orders if self.rows and not any(self._lacks(row, one) for row in self.rows))
-        return next(full, ())
-
-    @staticmethod
-    def _lacks(row: Mapping[str, Any], names: Sequence[str]) -> bool:
-        return any(row.get(name) is None for name in names)
+        has = {name for name in self.profile.fields if all(row.get(name) is not None for row in self.rows)}
+        return next((one for one in self.profile.orders if self.rows and {*one} <= has), ())
 
     def read(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Returns the rows of more records."""
@@ -63,27 +60,27 @@ def sample_profile(records: Sequence[Mapping[str, Any]]) -> ProfiledSample | Non
     if not (name := recognise(records)):
         return None
     profile = shipped()[name]
-    tables = Counter(_name_table(profile, one) for one in _list_changes(profile, records))
-    table = next(iter(tables), "")
-    rows, refusals = _read(profile, table, records)
+    tables = _name_tables(profile, records)
+    rows, refusals = _read(profile, tables[0], records)
     notes = []
     if len(tables) > 1:
-        notes.append(f"its records are of several tables ({', '.join([*tables][:4])}): land each in a folder of its own")
+        notes.append(f"its records are of several tables ({', '.join(tables[:4])}): land each in a folder of its own")
     if refusals:
         notes.append(f"{len(refusals):,} of {len(records):,} sampled records would be refused: {refusals[0].detail}")
-    used = {column for order in profile.orders for column in order if any(row.get(column) is not None for row in rows)}
-    best = ProfiledSample(name, profile, table, rows, _find_key(profile, records), tuple(notes)).order
-    unused = {*profile.fields} - ({*best} or used)
-    rows = [{name: value for name, value in row.items() if name not in unused} for row in rows]
-    return ProfiledSample(name, profile, table, rows, _find_key(profile, records), tuple(notes))
+    sample = ProfiledSample(name, profile, tables[0], rows, _find_key(profile, records), tuple(notes))
+    seen = {name for name in profile.fields if any(row.get(name) is not None for row in rows)}
+    unused = {*profile.fields} - ({*sample.order} or seen)
+    return replace(sample, rows=[{name: row[name] for name in row if name not in unused} for row in rows])
 
 
-def _list_changes(profile: Profile, records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [one for one in records if all(find_path(one, path) is not None for path in profile.has)]
-
-
-def _name_table(profile: Profile, record: Mapping[str, Any]) -> str:
-    return ".".join(str(part) for path in profile.table if (part := find_path(record, path)))
+def _name_tables(profile: Profile, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the tables of the changes, that with the most first; one without a name if there are none."""
+    decoder, tables = ProfileDecoder(profile, (), ()), Counter[str]()
+    for record in records:
+        if all(find_path(record, path) is not None for path in profile.has):
+            with suppress(RefusedRecordError):
+                tables.update(filter(None, decoder.tables(msgspec.Raw(_encode(record)))))
+    return [table for table, _ in tables.most_common()] or [""]
 
 
 def _read(

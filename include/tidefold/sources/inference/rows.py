@@ -175,6 +175,7 @@ def _choose(feed: SampledFeed) -> _Candidates:
     keys = [feed.key] if feed.key else roles.find_keys(feed.id, own, feed.rows, op, parts, once)
     key = keys[0] if keys else ()
     if told and told.profile.absent == "null":
+        lacks = {}
         columns = [c if c not in own or c.name in key or c.optional else c.make_optional() for c in columns]
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)

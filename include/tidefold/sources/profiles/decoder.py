@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -45,15 +46,18 @@ class ProfileDecoder:
 
     def changes(self, value: Raw) -> Iterator[RowChange]:
         """Yields the changes of a record. Raises RefusedRecordError."""
-        try:
+        with _explained(self._profile):
             record = _fields(value)
-            if not self._is_change(record):
-                return
-            for one in self._unpack(record):
-                if change := self._change(one):
-                    yield change
-        except _BROKEN as error:
-            raise RefusedRecordError("NOT_A_RECORD", f"The record is not one of {self._profile.title}: {error}.") from error
+            yield from filter(None, map(self._change, self._unpack(record) if self._is_change(record) else ()))
+
+    def tables(self, value: Raw) -> Iterator[str]:
+        """Yields the tables that a record names. Raises RefusedRecordError."""
+        with _explained(self._profile):
+            record = _fields(value)
+            yield from (self._name(one) for one in (self._unpack(record) if self._is_change(record) else ()))
+
+    def _name(self, record: Fields) -> str:
+        return ".".join(filter(None, (self._text(record, path) for path in self._profile.table)))
 
     def _is_change(self, record: Fields) -> bool:
         only = self._profile.only
@@ -61,7 +65,7 @@ class ProfileDecoder:
 
     def _change(self, record: Fields) -> RowChange | None:
         profile = self._profile
-        named = ".".join(filter(None, (self._text(record, path) for path in profile.table)))
+        named = self._name(record)
         if self._table and named and self._table not in (named, named.rpartition(".")[2]):
             return None
         row = self._first(record, profile.row)
@@ -124,3 +128,12 @@ class ProfileDecoder:
         part, _, rest = path.partition(".")
         value = record.get(part, NULL)
         return self._find(_fields(value), rest) if rest and value != NULL else value
+
+
+@contextmanager
+def _explained(profile: Profile) -> Iterator[None]:
+    try:
+        yield
+    except _BROKEN as error:
+        why = f"The record is not as {profile.title} writes it: {error}."
+        raise RefusedRecordError("NOT_A_RECORD", why) from error
