@@ -19,7 +19,7 @@ from support.counted_outside import require_each_record_in_one_count
 from support.feeds.business import BUSINESS, CONVERTED
 from support.feeds.deliveries import DELIVERIES, DeliveredFeed
 from support.feeds.ordinary import FEEDS, FIRST, Event, OrdinaryFeed, arrow_rows, csv_text, json_row, lines
-from support.feeds.streams import CONVERTED_STREAMS, STREAMS
+from support.feeds.streams import CONVERTED_STREAMS, STREAMS, WITH_PROFILES
 from support.feeds.tools import TOOL_FEEDS
 from support.pipelines import ingest_and_publish
 from tidefold.cli.app import app
@@ -140,6 +140,21 @@ def test_the_command_that_init_names_makes_a_feed_of_rows(feed: DeliveredFeed, f
     mended = {name: _run_on(command, folder / "other" / name) for name in {**feed.first, **feed.second}}
     feed.land(folder / "landing", {name: mended[name] for name in feed.first})
     _expect_table(feed, folder, {name: mended[name] for name in feed.second})
+
+
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize("feed", WITH_PROFILES, ids=[feed.name for feed in WITH_PROFILES])
+def test_the_profile_that_init_names_reads_a_feed(feed: DeliveredFeed, folder: Path) -> None:
+    feed.land(folder / "landing", feed.first)
+    done = CliRunner().invoke(app, ["init", "landing"])
+    [asked] = [line for line in done.stderr.splitlines() if line.startswith("question: ")]
+    named = re.search(r"`(profiles/\S+)`", asked)
+    assert named, asked
+    path = folder / named[1]
+    path.parent.mkdir()
+    path.write_text("\n".join(re.findall(r"`([^`]+)`", asked.partition("Its lines: ")[2])))
+    (folder / "tidefold.yaml").unlink()
+    _expect_table(feed, folder, feed.second)
 
 
 def test_a_word_for_no_value_among_numbers_is_named_with_the_line_that_makes_it_null(folder: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import re
+from decimal import Context, Decimal
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,9 @@ from support.feeds.deliveries import lines
 from support.feeds.profiled import TOOLS, live
 from support.person import Person
 from tidefold.sources.profiles.profile import shipped
+
+# What the records of a file of facts do not show: it has few rows.
+KEYS = {"dms": "LINE_ID", "wal2json": "a", "wal2json_1": "b, c"}
 
 
 def _start(who: Person) -> None:
@@ -75,5 +80,37 @@ def test_a_feed_in_parts_of_any_order_becomes_the_rows_of_the_source(shift: int,
         assert _shown(_table(person, name)) == _shown(rows.values()), name
 
 
+FACTS = {
+    path.stem: json.loads(path.read_text()) for path in sorted((Path(__file__).parents[1] / "data/profiles").iterdir())
+}
+
+
+def test_real_output_of_each_tool_becomes_its_rows(person: Person) -> None:
+    _start(person)
+    for name, facts in FACTS.items():
+        assert facts["source"]
+        person.land(f"{name}/part_1.jsonl", lines(*facts["records"]))
+    said = _init(person)
+    assert {*re.findall(r"(?m)^question: (\S+): (\S+?):", said)} == {(log, "key") for log in KEYS}, said
+    path = person.folder / "tidefold.yaml"
+    text = re.sub(r"(?m)^  # ( +\S|\w+:)", r"  \1", path.read_text())
+    for log, key in KEYS.items():
+        text = re.sub(rf"(?m)(^  {log}:(?s:.*?)^    key: )\[.*?\]", rf"\1[{key}]", text, count=1)
+    path.write_text(re.sub(r"max_row_drop: 0.5", "max_row_drop: 1", text))
+    _run(person)
+    for name, facts in FACTS.items():
+        names = facts["rows"][0]
+        rows = [{n: row.get(n, row.get(n.strip("_"))) for n in names} for row in _table(person, name.replace("-", "_"))]
+        assert _plain(rows) == _plain(facts["rows"]), name
+
+
+def _plain(rows: list[dict[str, Any]]) -> list[str]:
+    def text(value: Any) -> str:
+        return f"{value.normalize(Context(prec=60)):f}" if isinstance(value, Decimal) else f"{value}"
+
+    return sorted(str({name: text(value) for name, value in row.items()}) for row in rows)
+
+
 def test_each_shipped_profile_is_written_by_a_tool_of_the_property() -> None:
-    assert {*shipped()} - {"dynamodb-full"} == {*TOOLS}
+    assert {*shipped()} - {"dynamodb-full", "singer", "airbyte"} == {*TOOLS}
+    assert {*shipped()} - {"dynamodb-full"} == {*FACTS}

@@ -206,7 +206,7 @@ def test_only_older_files_without_a_column_are_null(person: Person) -> None:
 
 
 def test_rows_in_a_field_lack_nothing(person: Person) -> None:
-    rows = [{"type": "RECORD", "record": {"id": n, "v": "a", "updated_at": n}} for n in range(3)]
+    rows = [{"type": "RECORD", "stream": "o", "record": {"id": n, "v": "a", "updated_at": n}} for n in range(3)]
     begin(person, {"o.jsonl": lines({"type": "SCHEMA", "stream": "o"}, *rows, {"type": "STATE", "value": {}})})
     assert configured(person, "v") == "string"
 

@@ -160,9 +160,6 @@ BUSINESS = [
         ("id",),
         {(1,): {"name": "a"}, (2,): {"name": "c"}},
     ),
-]  # fmt: skip
-# What nothing can be made of as it is: `init` names the command that mends it, and each file is mended by it.
-CONVERTED = [
     DeliveredFeed(
         "Oracle GoldenGate",
         {"customers/c1.json": lines(_goldengate("I", 1, "Ann", 1), _goldengate("I", 2, "Bob", 2))},
@@ -191,6 +188,9 @@ CONVERTED = [
         ("id",),
         {("a",): {"qty": 7}, ("b",): {"qty": 6}},
     ),
+]  # fmt: skip
+# What nothing can be made of as it is: `init` names the command that mends it, and each file is mended by it.
+CONVERTED = [
     DeliveredFeed(
         "UTF-16 of a spreadsheet",
         {"customers/Customers.csv": f"{_NAMED}1,Zoë,{_AT}\r\n2,Bob,{_AT}\r\n".encode("utf-16")},

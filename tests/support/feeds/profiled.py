@@ -101,7 +101,7 @@ def goldengate(steps: Sequence[Step]) -> Iterator[Any]:
     for at, step in enumerate(steps):
         images = {name: row for name, row in (("before", step.old), ("after", step.new)) if row}
         yield {"table": "SHOP.ITEMS", "op_type": _word(step, "I", "U", "D", "T"), "op_ts": "2026-11-01 15:40:06.000000",
-               "current_ts": "2026-11-01T15:40:07", "pos": f"{3 + at // 5:010d}{97 * (at % 5):010d}", **images}  # fmt: skip
+               "pos": f"{3 + at // 5:010d}{97 * (at % 5):010d}", **images}  # fmt: skip
 
 
 def _named(row: Row) -> list[Row]:
@@ -151,9 +151,12 @@ def dms(steps: Sequence[Step]) -> Iterator[Any]:
 def mongodb(steps: Sequence[Step]) -> Iterator[Any]:
     for at, step in enumerate(steps):
         row = step.new or step.old or {}
-        document = {"fullDocument": row and {"_id": row["id"], "name": row["name"], "big": {"$numberDecimal": f"{row['big']}"}}}
+        document = {
+            "fullDocument": row and {"_id": row["id"], "name": row["name"], "big": {"$numberDecimal": f"{row['big']}"}}
+        }
         yield {"_id": {"_data": f"8265{at:04X}"}, "operationType": _word(step, "insert", "update", "delete", "drop"),
-               "clusterTime": {"$timestamp": {"t": _T + at // 3, "i": at % 3 + 1}}, "ns": {"db": "shop", "coll": "items"},
+               "clusterTime": {"$timestamp": {"t": _T + at // 3, "i": at % 3 + 1}},
+               "ns": {"db": "shop", "coll": "items"},
                **({"documentKey": {"_id": row["id"]}} if row else {}), **(document if step.new else {})}  # fmt: skip
 
 
@@ -166,10 +169,9 @@ def dynamodb(steps: Sequence[Step]) -> Iterator[Any]:
     for at, step in enumerate(steps):
         row = step.new or step.old or {}
         stream = {"ApproximateCreationDateTime": _T, "Keys": _typed({"id": row["id"]}), "SizeBytes": 1,
-                  "SequenceNumber": f"{4421584500000000017450439091 + at}", "StreamViewType": "NEW_AND_OLD_IMAGES"}  # fmt: skip
+                  "SequenceNumber": f"{4421584500000000017450439091 + at}"}  # fmt: skip
         stream |= {"NewImage": _typed(step.new)} if step.new else {}
-        yield {"eventID": f"{at}", "eventName": _word(step, "INSERT", "MODIFY", "REMOVE"), "eventSource": "aws:dynamodb",
-               "eventVersion": "1.1", "awsRegion": "eu-west-1", "dynamodb": stream}  # fmt: skip
+        yield {"eventID": f"{at}", "eventName": _word(step, "INSERT", "MODIFY", "REMOVE"), "dynamodb": stream}
 
 
 def dynamodb_export(steps: Sequence[Step]) -> Iterator[Any]:

@@ -172,10 +172,18 @@ CONVERTED_STREAMS = [
         lines(_cockroach(1, "Anna", 3), _cockroach(2, None, 4)), _ANNA,
     ),
     _converted(
-        "change stream of MongoDB", "json",
-        lines(_mongo("insert", 1, "Ann", 1), _mongo("insert", 2, "Bob", 2)),
-        lines(_mongo("update", 1, "Anna", 3), _mongo("delete", 2, None, 4)), _ANNA,
+        "kcat -J", "json",
+        lines(_kcat(0, 1, "Ann"), _kcat(1, 2, "Bob")),
+        lines(_kcat(2, 1, "Anna"), _kcat(3, 2, None)), _ANNA,
     ),
+    _converted(
+        "line ends of CR alone", "csv",
+        f"id,name,updated_at\r1,Ann,{_AT}\r2,Bob,{_AT}\r",
+        f"id,name,updated_at\r2,Bert,{_LATER}\r", {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
+    ),
+]  # fmt: skip
+# The profile that `init` names reads them.
+WITH_PROFILES = [
     _converted(
         "webhooks of Supabase", "jsonl",
         lines(_webhook("INSERT", 1, "Ann", None, _AT), _webhook("INSERT", 2, "Bob", None, _AT)),
@@ -201,14 +209,11 @@ CONVERTED_STREAMS = [
         lines(_striim("INSERT", 1, "Ann", 1), _striim("INSERT", 2, "Bob", 2)),
         lines(_striim("UPDATE", 1, "Anna", 3), _striim("DELETE", 2, "Bob", 4)), {(1,): {"NAME": "Anna"}},
     ),
+]  # fmt: skip
+STREAMS += [
     _converted(
-        "kcat -J", "json",
-        lines(_kcat(0, 1, "Ann"), _kcat(1, 2, "Bob")),
-        lines(_kcat(2, 1, "Anna"), _kcat(3, 2, None)), _ANNA,
-    ),
-    _converted(
-        "line ends of CR alone", "csv",
-        f"id,name,updated_at\r1,Ann,{_AT}\r2,Bob,{_AT}\r",
-        f"id,name,updated_at\r2,Bert,{_LATER}\r", {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
+        "change stream of MongoDB", "json",
+        lines(_mongo("insert", 1, "Ann", 1), _mongo("insert", 2, "Bob", 2)),
+        lines(_mongo("update", 1, "Anna", 3), _mongo("delete", 2, None, 4)), _ANNA,
     ),
 ]  # fmt: skip

@@ -94,8 +94,10 @@ def _propose(
 ) -> list[ProposedLog]:
     """Proposes a log for each feed, with the answers of the person at the terminal."""
     from tidefold.sources.inference.propose import propose
+    from tidefold.sources.profiles.profile import list_profiles
 
-    proposed = propose(directory, left_out=topics)
+    profiles = list_profiles(terminal.config_path.parent)
+    proposed = propose(directory, left_out=topics, profiles=profiles)
     if not proposed:
         raise _nothing(directory)
     if not interactive:
@@ -103,7 +105,7 @@ def _propose(
     headers = {log.id: names for log in proposed if (names := _ask_header(terminal, log))}
     if headers:
         # The roles of the columns are inferred again now that the columns have names.
-        proposed = propose(directory, headers, topics)
+        proposed = propose(directory, headers, topics, profiles)
     return [_ask(terminal, log) for log in proposed]
 
 

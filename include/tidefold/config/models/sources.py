@@ -155,7 +155,6 @@ class JsonOpEntry(OpEntry):
     """The field that contains the operation of a JSON record."""
 
     row: Text | None = Field(default=None, description="field with the row; without it the row is beside the operation")
-    deleted: Text | None = Field(default=None, description="field of the row: a value but null makes it a delete")
 
 
 class RowFilesEntry(LandedEntry):
@@ -201,7 +200,8 @@ class JsonEntry(RowFilesEntry):
         default=False, description='values are MongoDB\'s extended JSON, such as {"$date": "2026-01-31T12:00:00Z"}'
     )
     profile: Annotated[Text, AfterValidator(_check_profile)] | None = Field(
-        default=None, description="how the tool of a change feed writes its records: a name, or a .toml file of your own"
+        default=None,
+        description="how the tool of a change feed writes its records: a name, or a .toml file of your own",
     )
     table: Text | None = Field(default=None, description="profile: the table whose records count; default: all")
     names: Literal["kafka", "kafka-dash", "any"] | None = Field(
@@ -379,7 +379,7 @@ def list_reading(source: _Source) -> dict[str, str]:
     options: dict[str, Any] = source.model_dump(mode="json", exclude=_READS_NO_VALUE, exclude_defaults=True)
     if options.pop("op", None):
         # Logs from before these two have no word of them.
-        op, new = source.model_dump(mode="json")["op"], {"missing": "refuse", "deleted": None}
+        op, new = source.model_dump(mode="json")["op"], {"missing": "refuse"}
         options |= {f"op.{name}": value for name, value in op.items() if (name, value) not in new.items()}
     if options.get("time_zone") == "UTC":
         del options["time_zone"]

@@ -22,7 +22,6 @@ _SURELY_OP_NAME = re.compile(rf"_*({_ONLY_OPERATION})|_sign", re.IGNORECASE)
 _DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
 _DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
 # Words that programs use for operations: each family has words for upserts and words for deletes.
-_MESSAGES = ("schema", "state", "activate_version", "batch")
 _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("c", "i", "u", "r"), ("d",)),
     (("insert", "update", "upsert", "create", "read"), ("delete",)),
@@ -41,7 +40,6 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
     (_ANY_NAME, ("insert", "update_postimage"), ("delete",), ("update_preimage",)),
     (_ANY_NAME, ("insert", "update_after"), ("delete",), ("update_before",)),
     (_ANY_NAME, ("+i", "+u"), ("-d",), ("-u",)),
-    (_ANY_NAME, ("insert", "bootstrap-insert", "update"), ("delete",), ("bootstrap-start", "bootstrap-complete")),
     (re.compile(r"enttyp", re.IGNORECASE), ("pt", "up"), ("dl",), ("ub",)),
 )
 # The words that `op` knows by default.
@@ -135,8 +133,6 @@ def _with_images(name: str, seen: Collection[str]) -> OpCandidate | None:
         if names.fullmatch(name) and is_shown and lower <= {*upserts, *deletes, *before}:
             lists = [tuple(_spell(words, seen)) for words in (upserts, deletes, before)]
             return OpCandidate(name, lists[0], lists[1], sure=True, ignore=lists[2])
-    if "record" in lower and lower <= {"record", *_MESSAGES}:
-        return OpCandidate(name, _spell(["record"], seen), (), sure=True, ignore=_spell(_MESSAGES, seen))
     return None
 
 

@@ -15,10 +15,11 @@ import msgspec
 from tidefold.changelog.schema import CLEAR, DELETE
 from tidefold.sources.inference.operations import OpCandidate
 from tidefold.sources.profiles.decoder import ProfileDecoder
-from tidefold.sources.profiles.profile import Profile, find_path, recognise, shipped
+from tidefold.sources.profiles.profile import Profile, find_path, recognise
 from tidefold.sources.records.errors import RefusedRecordError
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
+Profiles = Mapping[str, Profile]
 # The name under which sampled rows have their operation. No column has it.
 _OP = ""
 OPERATION = OpCandidate(_OP, ("upsert",), ("delete",), sure=True)
@@ -55,11 +56,11 @@ class ProfiledSample:
         return _read(self.profile, self.table, records)[0]
 
 
-def sample_profile(records: Sequence[Mapping[str, Any]]) -> ProfiledSample | None:
+def sample_profile(records: Sequence[Mapping[str, Any]], profiles: Profiles) -> ProfiledSample | None:
     """Returns the rows of records that a known tool wrote; None: none did."""
-    if not (name := recognise(records)):
+    if not (name := recognise(records, profiles)):
         return None
-    profile = shipped()[name]
+    profile = profiles[name]
     tables = _name_tables(profile, records)
     rows, refusals = _read(profile, tables[0], records)
     notes = []
@@ -86,21 +87,22 @@ def _name_tables(profile: Profile, records: Sequence[Mapping[str, Any]]) -> list
 def _read(
     profile: Profile, table: str, records: Sequence[Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[RefusedRecordError]]:
-    decoder, rows, refusals = ProfileDecoder(profile, list(profile.fields), (), table or None), [], []
+    rows: list[dict[str, Any]] = []
+    refusals: list[RefusedRecordError] = []
+    decoder = ProfileDecoder(profile, list(profile.fields), (), table or None)
     for record in records:
         try:
             changes = [*decoder.changes(msgspec.Raw(_encode(record)))]
         except RefusedRecordError as refused:
             refusals.append(refused)
             continue
-        for one in changes:
-            if one.op != CLEAR:
-                row = json.loads(bytes(one.row), parse_float=Decimal)
-                rows.append({**row, _OP: "delete" if one.op == DELETE else "upsert"})
+        for change in changes:
+            if change.op != CLEAR:
+                row = json.loads(bytes(change.row), parse_float=Decimal)
+                rows.append({**row, _OP: "delete" if change.op == DELETE else "upsert"})
     return rows, refusals
 
 
 def _find_key(profile: Profile, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    told = (find_path(one, profile.key) for one in records) if profile.key else iter(())
-    names = next((one for one in told if one), ())
-    return tuple(one["name"] if isinstance(one, dict) else str(one) for one in names)
+    told = [found for one in records if profile.key and (found := find_path(one, profile.key))]
+    return tuple(name["name"] if isinstance(name, dict) else str(name) for name in (told[0] if told else ()))

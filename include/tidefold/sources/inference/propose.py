@@ -31,7 +31,7 @@ from tidefold.sources.inference.files import (
 )
 from tidefold.sources.inference.json_samples import find_record_path, objects_of, raw_lines, read_objects, sample_files
 from tidefold.sources.inference.operations import OpCandidate, find_ops, text_of
-from tidefold.sources.inference.profiled import sample_profile
+from tidefold.sources.inference.profiled import ProfiledSample, Profiles, sample_profile
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import UNWRAPPED, SampledFeed, propose_rows
 from tidefold.sources.inference.strange_rows import explain_strange_rows
@@ -39,24 +39,30 @@ from tidefold.sources.inference.values import column_of_values
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any
+from tidefold.sources.profiles.profile import shipped
 from tidefold.sources.records.extended_json import to_plain
 
 _FEW = 3
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
 _DATED = re.compile(r"(19|20)\d\d-[01]\d-[0-3]\d\.[^/]*$")
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
-_WRAPPERS = ("_airbyte_data", "_source", "record", "payload")
+_WRAPPERS = ("_source", "record", "payload")
 Topics = dict[str, list[LandedFile]]
 
 
 def propose(
-    directory: Place, headers: Headers = NO_HEADERS, left_out: Sequence[layout.TransactionTopic] = ()
+    directory: Place,
+    headers: Headers = NO_HEADERS,
+    left_out: Sequence[layout.TransactionTopic] = (),
+    profiles: Profiles | None = None,
 ) -> list[ProposedLog]:
     """Returns one proposal for each feed with files below `directory`. Raises NotFoundError if it does not exist.
 
     headers: the column names of logs whose CSV files have no header line.
     left_out: topics that become no log.
+    profiles: of change feeds; None: the shipped ones.
     """
+    profiles = shipped() if profiles is None else profiles
     kinds = find_tables(directory)
     tables = list(kinds)
     unnamed = find_unnamed(directory, tables)
@@ -69,7 +75,7 @@ def propose(
         shared = [t for t, folder in homes.items() if t != topic and folder.is_relative_to(homes[topic])]
         notes = [f"its folder also holds {', '.join(shared)}: give each topic a folder of its own"] if shared else []
         if _is_plain(sample := _sample(members)):
-            proposed = _propose_kafka_rows(ids[topic], topic, homes[topic], notes, members)
+            proposed = _propose_kafka_rows(ids[topic], topic, homes[topic], notes, members, profiles)
         else:
             proposed = propose_envelopes(ids[topic], topic, homes[topic], notes, sample)
         proposals.append(replace(proposed, options=(*proposed.options, *_names_option(members))))
@@ -81,7 +87,7 @@ def propose(
         proposals.append(replace(proposed, format=format_, options=_names_option(members)))
     for folder, members in folders.items():
         [log] = log_ids([folder.name or layout.stem_of(members[0]) or name_at(directory)], [p.id for p in proposals])
-        proposals.append(_propose_lines(log, folder, members))
+        proposals.append(_propose_lines(log, folder, members, profiles))
     others = {file for members in typed.values() for file in members}
     others |= {file for topic in left_out for file in topic.files}
     taken = [p.id for p in proposals]
@@ -132,13 +138,20 @@ def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
 
 
 def _propose_kafka_rows(
-    log: str, topic: str, folder: PurePosixPath, notes: Sequence[str], files: Sequence[LandedFile]
+    log: str,
+    topic: str,
+    folder: PurePosixPath,
+    notes: Sequence[str],
+    files: Sequence[LandedFile],
+    profiles: Profiles,
 ) -> ProposedLog:
     """Proposes a log for plain JSON of a Kafka sink. A row is the value or the line; its offset orders it."""
     lines = sample_files(files, read_objects)
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
-    feed = _json_feed(log, topic, folder, files, rows, f"Topic {topic}, {len(lines):,} records sampled.", alone)
+    profiled = sample_profile(rows, profiles)
+    said = f"Topic {topic}, {len(lines):,} records sampled."
+    feed = _json_feed(log, topic, folder, files, rows, said, alone, profiled)
     found = feed.key or (() if alone else find_key(lines))
     key = tuple(name for name in found if any(name in row for row in feed.rows))
     strange = None if feed.profiled else explain_strange_rows(rows)
@@ -161,7 +174,7 @@ def _order_by(feed: SampledFeed, columns: Sequence[str]) -> ProposedLog:
     return replace(propose_rows(replace(feed, ordered=True)), order="", order_by=tuple(columns))
 
 
-def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile]) -> ProposedLog:
+def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile], profiles: Profiles) -> ProposedLog:
     """Proposes a log for plain JSON in files of any name: each line is a row, and its columns order it."""
     path = find_record_path(files)
     files = [replace(file, record_path=path) for file in files]
@@ -170,7 +183,7 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
         notes.append("no line is a JSON object: write one object on each line")
-    profiled = sample_profile(lines)
+    profiled = sample_profile(lines, profiles)
     strange = None if profiled else explain_strange_rows(lines)
     if lines and all({"op", "source", "after"} <= _envelope_of(line).keys() for line in lines):
         strange = (
@@ -188,6 +201,7 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
         lines,
         f"Files of {folder}, {count_noun(len(lines), 'record')} of {seen}.",
         True,
+        profiled,
     )
     named_by_folders = layout.find_folder_columns(files, [column.name for column in feed.columns])
     folder_columns = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
@@ -196,10 +210,14 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile])
     sampled = (
         {file.name: sample_files([file], read_objects) for file in layout.choose_sample(files)} if not notes else {}
     )
-    parts = {name: profiled.read(part) for name, part in sampled.items()} if profiled else {
-        name: [{**line, **line[field]} for line in part if isinstance(line.get(field), dict)] if field else part
-        for name, part in sampled.items()
-    }
+    parts = (
+        {name: profiled.read(part) for name, part in sampled.items()}
+        if profiled
+        else {
+            name: [{**line, **line[field]} for line in part if isinstance(line.get(field), dict)] if field else part
+            for name, part in sampled.items()
+        }
+    )
     notes += feed.notes
     feed = replace(feed, notes=tuple(notes), options=options, folder_columns=folder_columns, parts=parts)
     return _order_by(feed, profiled.order if profiled else ())
@@ -213,6 +231,7 @@ def _json_feed(
     rows: Sequence[dict[str, Any]],
     sampled: str,
     alone: bool,
+    profiled: ProfiledSample | None,
 ) -> SampledFeed:
     """Builds the sampled feed. The row may be in one field, next to the field with the operation.
 
@@ -221,11 +240,12 @@ def _json_feed(
     options: dict[str, Any] = {"record": "value"} if alone else {}
     if any(to_plain(line) != line for file in layout.choose_sample(files) for line in islice(raw_lines(file), _FEW)):
         options["extended_json"] = True
-    profiled = sample_profile(rows)
     field, op = _row_field(rows) if profiled is None else ("", None)
     if profiled:
         rows, options = profiled.rows, {**options, **profiled.options}
-        options = {k: v for k, v in options.items() if k != "extended_json" or profiled.profile.unpack != "extended-json"}
+        options = {
+            k: v for k, v in options.items() if k != "extended_json" or profiled.profile.unpack != "extended-json"
+        }
     # `format: json` does not read the schema beside a row.
     told = numeric_forms(next((row["schema"] for row in rows if field in row and "schema" in row), None))
     if field and op is None:

@@ -101,7 +101,12 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
         merge=_PARTIAL if best.unsent else "",
         questions=questions,
         ignored=ignored,
-        warnings=(*_explain_unwrapped(feed, op), *_explain_refused(feed, op), *_explain_lacks(feed), *([_NO_ZONE] if zone else [])),
+        warnings=(
+            *_explain_unwrapped(feed, op),
+            *_explain_refused(feed, op),
+            *_explain_lacks(feed),
+            *([_NO_ZONE] if zone else []),
+        ),
         refused=feed.refused,
         op_column=next((name_column(c) for c in feed.columns if op and c.name == op.column and c.type), None),
     )
@@ -111,7 +116,6 @@ def propose_rows(feed: SampledFeed) -> ProposedLog:
 class _Candidates:
     """The columns of a feed by their roles, best first.
 
-    outer: the operation of the lines, beside a mark of deletes in the row.
     columns: those of the table; optional: some rows lack it.
     lacks: the columns that rows lack which are no deletes, each with whether only older files lack it.
     parts: the rows of each file.
@@ -121,7 +125,6 @@ class _Candidates:
 
     feed: SampledFeed
     ops: Sequence[OpCandidate]
-    outer: OpCandidate | None
     columns: Sequence[ProposedColumn]
     lacks: Mapping[str, bool]
     parts: Sequence[Data]
@@ -161,12 +164,12 @@ def _choose(feed: SampledFeed) -> _Candidates:
     told = feed.profiled
     ops = [OPERATION] if told else find_ops([c.name for c in feed.columns], feed.rows)
     op = ops[0] if ops else None
-    # A mark of deletes in the row, beside what lines say that are no rows.
-    outer = next((one for one in ops if feed.row_field and op and op.any_deletes and one.ignore), None)
-    lacks = find_lacks([c.name for c in feed.columns], [*feed.parts.values()] or [feed.rows], op)
-    beside = {one.column for one in (op, outer) if one}
+    names = [] if told and told.profile.absent == "null" else [c.name for c in feed.columns]
+    lacks = find_lacks(names, [*feed.parts.values()] or [feed.rows], op)
     columns = [
-        c if c.optional or c.name not in lacks else c.make_optional() for c in feed.columns if c.name not in beside
+        c if c.optional or c.name not in lacks else c.make_optional()
+        for c in feed.columns
+        if op is None or c.name != op.column
     ]
     parts = [part for part in feed.parts.values() if part]
     snapshot = [row for row in feed.rows if op and op.is_of_snapshot(row)]
@@ -174,14 +177,11 @@ def _choose(feed: SampledFeed) -> _Candidates:
     own = [c for c in columns if not told or c.name not in told.profile.fields]
     keys = [feed.key] if feed.key else roles.find_keys(feed.id, own, feed.rows, op, parts, once)
     key = keys[0] if keys else ()
-    if told and told.profile.absent == "null":
-        lacks = {}
-        columns = [c if c not in own or c.name in key or c.optional else c.make_optional() for c in columns]
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
     ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key)
     orders = roles.add_files(columns, ties) if feed.format in _BY_FILE and not feed.ordered else [*ties]
-    return _Candidates(feed, ops, outer, columns, lacks, parts, once, keys, extract, ties, orders)
+    return _Candidates(feed, ops, columns, lacks, parts, once, keys, extract, ties, orders)
 
 
 def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
@@ -190,7 +190,11 @@ def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
     if not feed.key and not best.is_empty:
         yield roles.key_question(feed.id, best.keys, feed.rows, best.op, best.parts, best.once)
     keeps = feed.profiled.profile if feed.profiled and feed.profiled.profile.absent == "kept" else None
-    yield from (*_ask_merge(best.unsent, keeps.title if keeps else ""), *_ask_types(best.columns), *([best.extract] if best.extract else []))
+    yield from (
+        *_ask_merge(best.unsent, keeps.title if keeps else ""),
+        *_ask_types(best.columns),
+        *([best.extract] if best.extract else []),
+    )
     if not feed.ordered and not best.is_empty and not best.appends:
         names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
         is_alone = best.op is None and _is_one_day(feed)
@@ -254,9 +258,7 @@ def _list_options(best: _Candidates, by_folder: Sequence[ProposedColumn]) -> dic
         options["op"] = {**sums, "column": column}
     if feed.profiled:
         return options
-    if op and best.outer:
-        options["op"] = {**best.outer.option, "row": feed.row_field, "deleted": op.column}
-    elif op:
+    if op:
         # The stream of a Snowflake table, whose rows have no order.
         pairs = {"pairs": True} if any(one.name.upper() == "METADATA$ISUPDATE" for one in feed.columns) else {}
         options["op"] = {**op.option, **({"row": feed.row_field} if feed.row_field else {}), **pairs}

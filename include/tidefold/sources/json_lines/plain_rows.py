@@ -37,13 +37,18 @@ class PlainRows:
         beside: Sequence[str] = (),
         configured: TableSpec | None = None,
         time_zone: str | None = None,
+        *,
+        fills: bool = False,
     ) -> None:
-        """`configured`: the configured table definition; `shape` has the column names of the source."""
+        """`configured`: the configured table definition; `shape` has the column names of the source.
+
+        fills: whether a field that a row lacks is null.
+        """
         self._shape = shape
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         skipped = dict.fromkeys((*beside, *shape.ignored))
         self._beside = [name for name in skipped if name not in {c.name for c in shape.columns}]
-        self._partial = shape.merge.engine is Engine.PARTIAL
+        self._fills, self._partial = fills, shape.merge.engine is Engine.PARTIAL
         by = shape.column_order
         self._fields = {c.name: field(i) for i, c in enumerate(shape.columns)}
         self._order = [(name, self._fields[name]) for name in by]
@@ -116,6 +121,8 @@ class PlainRows:
             attribute, type_ = self._fields[column.name], self._types[column.name]
             if column.name in self._needed:
                 fields.append((attribute, type_))
+            elif self._fills:
+                fields.append((attribute, or_null(type_), None))
             elif self._partial or column.may_lack:
                 fields.append((attribute, or_unset(type_), msgspec.UNSET))
             else:

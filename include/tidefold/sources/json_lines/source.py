@@ -80,11 +80,9 @@ class JsonOp(OpColumn, frozen=True):
     """The operation of a record.
 
     row: the field with the row; None: the operation is among its columns.
-    deleted: the field of the row that makes an upsert a delete, unless it is null; None: there is none.
     """
 
     row: str | None = None
-    deleted: str | None = None
 
 
 class JsonOptions(msgspec.Struct, frozen=True):
@@ -136,8 +134,6 @@ class _Ops:
         names = {"op": op.column, "row": op.row or op.column}
         kind = msgspec.defstruct("Value", fields if op.row else fields[:1], rename=names, gc=False)
         self._decode: Callable[[msgspec.Raw], Any] = make_decoder(kind).decode
-        mark = msgspec.defstruct("Mark", [("value", msgspec.Raw, NULL)], rename={"value": op.deleted or ""}, gc=False)
-        self._mark: Callable[[msgspec.Raw], Any] = make_decoder(mark).decode
 
     def read(self, value: msgspec.Raw) -> tuple[bool | None, msgspec.Raw]:
         """Returns whether it is a delete (None: it is ignored), and its row. Raises RefusedRecordError."""
@@ -157,13 +153,7 @@ class _Ops:
         if op.upsert != ANY and text not in op.upsert and text not in op.delete:
             expected = ", ".join((*op.upsert, *op.delete))
             raise RefusedRecordError("OP_UNKNOWN", f"`{op.column}` is {text[:40]!r}, not one of {expected}.")
-        return text in op.delete or self._is_marked(row), row
-
-    def _is_marked(self, row: msgspec.Raw) -> bool:
-        try:
-            return self._op.deleted is not None and self._mark(row).value != NULL
-        except UNDECODABLE as error:
-            raise RefusedRecordError("NOT_A_RECORD", "The row is not an object.") from error
+        return text in op.delete, row
 
 
 class JsonReader:
@@ -173,9 +163,10 @@ class JsonReader:
         self._shape = shape
         self._lines = Lines(options.record)
         beside = [options.op.column] if options.op and not options.op.row else []
-        beside += [options.op.deleted] if options.op and options.op.deleted else []
-        self._beside, self._aliased = beside, has_aliases(shape)
-        self._spelled = {shape: PlainRows(shape, beside, time_zone=options.time_zone)}
+        self._aliased = has_aliases(shape)
+        fills = options.profile is not None and options.profile.absent == "null"
+        self._make_rows = partial(PlainRows, beside=beside, time_zone=options.time_zone, fills=fills)
+        self._spelled = {shape: self._make_rows(shape)}
         self._options = options
         follows = follows_unwrapped(shape) and options.record == "kafka"
         self._keys = LateKeys(shape, lacks_before=True) if follows else None
@@ -230,8 +221,10 @@ class JsonReader:
 
     def _read_change(self, at: ReaderPosition, one: RowChange) -> Iterator[Change]:
         """Yields the changes of keys that one change of a row makes. Raises RefusedRecordError."""
-        row, gone = (text and self._add_folders(at.place.name, text) for text in (one.row, one.former))
-        rows, gone = self._rows(row), row if one.op == DELETE else gone
+        row = self._add_folders(at.place.name, one.row)
+        rows, gone = self._rows(row), row if one.op == DELETE else None
+        if one.former is not None:
+            gone = self._add_folders(at.place.name, one.former)
         if one.op == CLEAR:
             if not self._shape.clears_by_columns:
                 why = "It empties the table. Only a log with the default `merge` and `order: [columns]` can follow it."
@@ -326,7 +319,7 @@ class JsonReader:
         if self._aliased and isinstance(names := decode_plain(data), dict):
             shape = resolve_aliases(shape, names)
         if shape not in self._spelled:
-            self._spelled[shape] = PlainRows(shape, self._beside, self._shape, self._options.time_zone)
+            self._spelled[shape] = self._make_rows(shape, configured=self._shape)
         return self._spelled[shape]
 
     def _delete(self, at: ReaderPosition, record: Record, row: msgspec.Raw, value: msgspec.Raw) -> None:

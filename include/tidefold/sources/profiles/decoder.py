@@ -42,6 +42,8 @@ class ProfileDecoder:
         self._beside = {name: path for name, path in profile.fields.items() if name in columns}
         pairs = ((UPSERT, profile.upsert), (DELETE, profile.delete), (CLEAR, profile.clear), (None, profile.ignore))
         self._ops = {word: op for op, words in pairs for word in words}
+        paths = (profile.op, profile.deleted, *profile.table, *profile.only, *profile.fields.values())
+        self._beside_row = {path.partition(".")[0] for path in paths}
         self._unpack = UNPACK[profile.unpack] if profile.unpack else lambda record: iter((record,))
 
     def changes(self, value: Raw) -> Iterator[RowChange]:
@@ -77,12 +79,15 @@ class ProfileDecoder:
                 why = "It empties a table, and the log does not say which one is its own. Set `table` under `source`."
                 raise RefusedRecordError("OP_UNKNOWN", why)
             return RowChange(CLEAR, self._row(record, {}))
-        if op == DELETE:
+        if op == DELETE or (profile.deleted and self._find(record, profile.deleted) != NULL):
+            op = DELETE
             row = self._first(record, (*profile.gone, *profile.row))
         if row is None:
             what = f"The record has no {' or '.join(profile.gone if op == DELETE else profile.row)}."
             raise RefusedRecordError("AFTER_MISSING", f"{what} {profile.unsent}".rstrip())
         fields = _fields(row)
+        if profile.deleted:
+            fields.pop(profile.deleted.rpartition(".")[2], None)
         former = self._former(record, fields) if op == UPSERT and profile.old else None
         return RowChange(op, self._row(record, fields), former)
 
@@ -117,7 +122,12 @@ class ProfileDecoder:
         return raw({**read, **row})
 
     def _first(self, record: Fields, paths: Sequence[str]) -> Raw | None:
-        found = (self._find(record, path) for path in paths)
+        own = (
+            raw({name: value for name, value in record.items() if name not in self._beside_row})
+            if "." in paths
+            else NULL
+        )
+        found = (own if path == "." else self._find(record, path) for path in paths)
         return next((value for value in found if value != NULL), None)
 
     def _text(self, record: Fields, path: str) -> str | None:

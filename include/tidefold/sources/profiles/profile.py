@@ -16,6 +16,8 @@ from tidefold.typed_json import convert_value
 
 # A file of a user's own; other names are those of the shipped profiles.
 ENDING = ".toml"
+# The folder beside the configuration in which `init` looks for them.
+OWN = "profiles"
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +30,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upsert, delete, clear, ignore: its values; a clear empties the table.
     bare: what a record without an operation is: `ignore`, or `row` as if the tool had none.
     only: values that a path must have; a record with another one is no change.
-    row, gone: paths of the new row and of a deleted one; the first that is there counts.
+    row, gone: paths of the new row and of a deleted one; the first that is there counts. `.` is the record itself,
+        without what other paths name.
+    deleted: a path that makes an upsert a delete, unless it is null.
     old: the path of the row before, or of its key, as far as the record has it.
     lacks: what it cannot say, and how it can; `init` prints it.
     unsent: what lets the tool write the row of an upsert that has none.
@@ -43,6 +47,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     has: tuple[str, ...]
     row: tuple[str, ...]
     gone: tuple[str, ...] = ()
+    deleted: str = ""
     unpack: str = ""
     op: str = ""
     upsert: tuple[str, ...] = ()
@@ -109,14 +114,20 @@ def find_path(record: Any, path: str) -> Any:
     return record
 
 
-def recognise(records: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the name of the shipped profile that sampled records have; empty: none."""
+def list_profiles(folder: Path) -> Mapping[str, Profile]:
+    """Returns the profiles of a user, which come first, and the shipped ones. Raises InvalidInputError."""
+    files = sorted((folder / OWN).glob(f"*{ENDING}"))
+    return {**{f"{OWN}/{file.name}": _read(file) for file in files}, **shipped()}
+
+
+def recognise(records: Sequence[Mapping[str, Any]], profiles: Mapping[str, Profile]) -> str:
+    """Returns the name of the profile that sampled records have; empty: none."""
 
     def fits(profile: Profile) -> bool:
         others = [one for one in records if not all(find_path(one, path) is not None for path in profile.has)]
         return len(others) < len(records) and all(_is_control(profile, one) for one in others)
 
-    return next((name for name, profile in shipped().items() if fits(profile)), "")
+    return next((name for name, profile in profiles.items() if fits(profile)), "")
 
 
 def _is_control(profile: Profile, record: Mapping[str, Any]) -> bool:

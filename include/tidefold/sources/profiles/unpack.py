@@ -60,7 +60,9 @@ def _transaction(record: Fields) -> Iterator[Fields]:
     """The first format of wal2json: a transaction is one record. Values belong to names by their place."""
     for one in _changes(record["change"]):
         old = {name: _list(value) or [] for name, value in one.oldkeys.items() if name in ("keynames", "keyvalues")}
-        keys = {_text(name): value for name, value in zip(old.get("keynames", ()), old.get("keyvalues", ()), strict=True)}
+        keys = {
+            _text(name): value for name, value in zip(old.get("keynames", ()), old.get("keyvalues", ()), strict=True)
+        }
         row = dict(zip(one.columnnames, one.columnvalues, strict=True))
         rows = {"columns": raw(row)} if row else {}
         yield {**record, "kind": raw(one.kind), "table": one.table, "schema": one.schema, **rows, "identity": raw(keys)}
