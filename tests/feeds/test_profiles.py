@@ -17,7 +17,7 @@ from support import effort
 from support.feeds.deliveries import lines
 from support.feeds.profiled import TOOLS, live
 from support.person import Person
-from tidefold.sources.profiles.profile import shipped
+from tidefold.sources.profiles.profile import list_shipped
 
 # What the records of a file of facts do not show: it has few rows.
 KEYS = {"dms": "LINE_ID", "wal2json": "a", "wal2json_1": "b, c"}
@@ -112,5 +112,69 @@ def _plain(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def test_each_shipped_profile_is_written_by_a_tool_of_the_property() -> None:
-    assert {*shipped()} - {"dynamodb-full", "singer", "airbyte"} == {*TOOLS}
-    assert {*shipped()} - {"dynamodb-full"} == {*FACTS}
+    assert {*list_shipped()} - {"dynamodb-full", "singer", "airbyte"} == {*TOOLS}
+    assert {*list_shipped()} - {"dynamodb-full"} == {*FACTS}
+
+
+MONGO = {"operationType": "insert", "ns": {"db": "s", "coll": "o"}, "documentKey": {"_id": 1}}
+MONGO |= {"clusterTime": {"$timestamp": {"t": 7, "i": 1}}, "fullDocument": {"_id": 1, "name": "a", "big": 1}}
+OGG = {"table": "S.O", "op_type": "I", "op_ts": "2026-11-01 15:40:06.000000", "pos": f"{1:020d}"}
+OGG |= {"after": {"id": 1, "name": "a", "big": 1}}
+CANAL = {"data": [{"id": "1", "name": "a", "big": "1"}], "database": "s", "table": "o", "type": "INSERT", "es": 1}
+CANAL |= {"isDdl": False, "pkNames": ["id"], "ts": 1793530800000, "id": 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "config", "why"),
+    [
+        (MONGO, {"operationType": "update", "fullDocument": None}, {}, 'fullDocument: \\"updateLookup'),
+        (OGG, {"op_type": "U", "before": {"id": 1}, "after": {"id": 9, "big": 2}}, {"merge": "partial"}, "old key"),
+        (OGG, {"op_type": "T", "after": None}, {"merge": "partial"}, "CLEAR_UNORDERED"),
+        (CANAL, {"type": "TRUNCATE", "data": None}, {"order": ["canal_ts", "file"]}, "CLEAR_UNORDERED"),
+        (CANAL, {"type": "UPSERT"}, {}, "is 'UPSERT', not one of INSERT, UPDATE, DELETE"),
+        (CANAL, {"data": [{"id": "2"}]}, {}, "MISSING_COLUMN"),
+        (CANAL, {"data": {"id": "2"}}, {}, "not as Canal writes it"),
+    ],
+)
+def test_what_a_record_cannot_say_is_refused_by_name(
+    first: dict[str, Any], then: dict[str, Any], config: dict[str, Any], why: str, person: Person
+) -> None:
+    _start(person)
+    person.land(
+        "o/o-2026-11-01.jsonl", lines(first, {**first, "table": "else"}) if "database" in first else lines(first)
+    )
+    person.call("init", "landing")
+    text = re.sub(r"(?m)^  # ( +\S|\w+:)", r"  \1", (person.folder / "tidefold.yaml").read_text())
+    key = "_id" if first is MONGO else "id"
+    (person.folder / "tidefold.yaml").write_text(re.sub(r"    key: \[.*?\]", f"    key: [{key.strip('_')}]", text))
+    for line, value in config.items():
+        person.set(f"{line}: {json.dumps(value)}", log="o")
+    assert person.call("run").exit_code == 0
+    person.land("o/o-2026-11-02.jsonl", lines({**first, **then}))
+    person.call("run")
+    assert why in person.call("quarantine", "show", "o", "--format", "json").stdout
+    assert _shown(_table(person, "o")) == [("1", "a", "1")]
+
+
+def test_a_profile_that_is_no_profile_is_named(person: Person) -> None:
+    for name, code in (("maxwel", "PROFILE_UNKNOWN"), ("own.toml", "PROFILE_UNREADABLE")):
+        person.set(f"profile: {name}", log="lines", below="source")
+        (person.folder / "own.toml").write_text('title = "x"\nrows = ["a"]\n')
+        done = person.call("validate")
+        assert done.exit_code == 2
+        assert code in done.stderr
+
+
+def test_several_rows_of_a_refused_record_come_back_with_it(person: Person) -> None:
+    _start(person)
+    person.land("o/o-2026-11-01.jsonl", lines(CANAL, {**CANAL, "data": [{"id": "7", "name": "b", "big": "1"}]}))
+    person.call("init", "landing")
+    assert person.call("run").exit_code == 0
+    rows = [{"id": f"{at}", "name": "a", "big": "1"} for at in (2, 3)] + [{"id": "4", "name": "a"}]
+    person.land("o/o-2026-11-02.jsonl", lines({**CANAL, "data": rows, "id": 2}))
+    person.call("run")
+    assert len(_table(person, "o")) == 2
+    person.set("big: {type: string, default: null}", log="o", below="columns")
+    assert person.call("quarantine", "retry", "o").exit_code == 0
+    assert person.call("run").exit_code == 0
+    assert [row["id"] for row in sorted(_table(person, "o"), key=lambda row: row["id"])] == ["1", "2", "3", "4", "7"]

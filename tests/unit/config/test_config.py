@@ -88,7 +88,7 @@ def test_a_source_has_the_options_of_its_format(tmp_path: Path) -> None:
 
 def test_an_unknown_key_of_a_source_names_those_that_there_are(tmp_path: Path) -> None:
     error = refusal(tmp_path, GOOD.replace("debezium-json, connector: postgresql", "json, op: {colum: op}"))
-    assert "Allowed here: column, upsert, delete, ignore, missing, pairs, row, deleted." in str(error)
+    assert "Allowed here: column, upsert, delete, ignore, missing, pairs, row." in str(error)
     assert "Did you mean `column`?" in str(error)
 
 

@@ -36,7 +36,9 @@ def _pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info.mkdir(parents=True)
     (site / "pairs.py").write_text(blocks("python")[0])
     (info / "METADATA").write_text("Name: pairs\nVersion: 1.0\n")
-    points = blocks("toml")[0].replace('[project.entry-points."tidefold.sources"]', "[tidefold.sources]")
+    points = next(text for text in blocks("toml") if "entry-points" in text).replace(
+        '[project.entry-points."tidefold.sources"]', "[tidefold.sources]"
+    )
     (info / "entry_points.txt").write_text(points.replace('"', ""))
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.delitem(sys.modules, "pairs", raising=False)

@@ -104,5 +104,5 @@ def _read(
 
 
 def _find_key(profile: Profile, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    told = [found for one in records if profile.key and (found := find_path(one, profile.key))]
+    told = [names for one in records if profile.key and (names := find_path(one, profile.key))]
     return tuple(name["name"] if isinstance(name, dict) else str(name) for name in (told[0] if told else ()))

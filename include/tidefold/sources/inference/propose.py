@@ -39,7 +39,7 @@ from tidefold.sources.inference.values import column_of_values
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.landing.folders import Place, name_at
 from tidefold.sources.landing.listing import LandedFile, list_any
-from tidefold.sources.profiles.profile import shipped
+from tidefold.sources.profiles.profile import list_shipped
 from tidefold.sources.records.extended_json import to_plain
 
 _FEW = 3
@@ -62,7 +62,7 @@ def propose(
     left_out: topics that become no log.
     profiles: of change feeds; None: the shipped ones.
     """
-    profiles = shipped() if profiles is None else profiles
+    profiles = list_shipped() if profiles is None else profiles
     kinds = find_tables(directory)
     tables = list(kinds)
     unnamed = find_unnamed(directory, tables)
@@ -150,10 +150,10 @@ def _propose_kafka_rows(
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     profiled = sample_profile(rows, profiles)
-    said = f"Topic {topic}, {len(lines):,} records sampled."
-    feed = _json_feed(log, topic, folder, files, rows, said, alone, profiled)
-    found = feed.key or (() if alone else find_key(lines))
-    key = tuple(name for name in found if any(name in row for row in feed.rows))
+    sampled = f"Topic {topic}, {len(lines):,} records sampled."
+    feed = _json_feed(log, topic, folder, files, rows, sampled, alone, profiled)
+    names = feed.key or (() if alone else find_key(lines))
+    key = tuple(name for name in names if any(name in row for row in feed.rows))
     strange = None if feed.profiled else explain_strange_rows(rows)
     if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
         strange = (

@@ -166,7 +166,9 @@ class JsonReader:
         self._aliased = has_aliases(shape)
         fills = options.profile is not None and options.profile.absent == "null"
         self._make_rows = partial(PlainRows, beside=beside, time_zone=options.time_zone, fills=fills)
-        self._spelled = {shape: self._make_rows(shape)}
+        # To look up a shape costs as much as to read a row.
+        self._own: PlainRows = self._make_rows(shape)
+        self._spelled = {shape: self._own}
         self._options = options
         follows = follows_unwrapped(shape) and options.record == "kafka"
         self._keys = LateKeys(shape, lacks_before=True) if follows else None
@@ -210,7 +212,7 @@ class JsonReader:
         for one in changes:
             taken = {} if one.op == CLEAR else taken
             for change in self._read_change(at, one):
-                key = self._spelled[self._shape].key_of(change.row)
+                key = self._own.key_of(change.row)
                 taken.pop(key, None)
                 taken[key] = change
         before = at.account.changes
@@ -254,7 +256,7 @@ class JsonReader:
         """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
         if self._keys is None or at.is_alone:
             return change
-        key, image = self._spelled[self._shape].key_of(change.row), partial(self._image, value)
+        key, image = self._own.key_of(change.row), partial(self._image, value)
         followed: Change | None = follow_unwrapped(
             self._keys, at, change, bytes(value), key, image, partial(self._recall, at)
         )
@@ -315,8 +317,10 @@ class JsonReader:
 
     def _rows(self, data: msgspec.Raw) -> PlainRows:
         """Returns the decoder for rows with the column names of this one."""
+        if not self._aliased:
+            return self._own
         shape = self._shape
-        if self._aliased and isinstance(names := decode_plain(data), dict):
+        if isinstance(names := decode_plain(data), dict):
             shape = resolve_aliases(shape, names)
         if shape not in self._spelled:
             self._spelled[shape] = self._make_rows(shape, configured=self._shape)
@@ -337,7 +341,7 @@ class JsonReader:
             at.count("ignored")
             return
         place, time, op, row, absent = at.place, record.time, told.op, told.row, told.absent
-        order = self._spelled[self._shape].order(row)
+        order = self._own.order(row)
         if self._shape.orders_by_file:
             # Without a time in names, the ledger gives the file its order.
             order, time = (*order, place.time or 0), place.time or time
@@ -345,7 +349,7 @@ class JsonReader:
             raise refused
         at.account.changes += 1
         if op == CLEAR:
-            row, at.account.truncates = self._spelled[self._shape].nothing(), at.account.truncates + 1
+            row, at.account.truncates = self._own.nothing(), at.account.truncates + 1
         number, pairs = at.number, self._options.op is not None and self._options.op.pairs
         number -= BEFORE_INSERTS if pairs and op == DELETE else 0
         at.batch.add(op, order, number if place.alone else record.offset, time, row, absent)

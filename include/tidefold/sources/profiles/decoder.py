@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,6 +15,9 @@ from tidefold.typed_json import make_decoder
 
 _fields: Callable[[Raw], Fields] = make_decoder(Fields).decode
 _value = make_decoder(str | int | bool | None).decode
+A = TypeVar("A")
+B = TypeVar("B")
+_EMPTY = Raw(b"{}")
 _BROKEN = (*UNDECODABLE, ValueError, KeyError, TypeError)
 
 
@@ -44,19 +46,26 @@ class ProfileDecoder:
         self._ops = {word: op for op, words in pairs for word in words}
         paths = (profile.op, profile.deleted, *profile.table, *profile.only, *profile.fields.values())
         self._beside_row = {path.partition(".")[0] for path in paths}
-        self._unpack = UNPACK[profile.unpack] if profile.unpack else lambda record: iter((record,))
+        self._unpack = UNPACK[profile.unpack] if profile.unpack else lambda record: [record]
 
-    def changes(self, value: Raw) -> Iterator[RowChange]:
-        """Yields the changes of a record. Raises RefusedRecordError."""
-        with _explained(self._profile):
-            record = _fields(value)
-            yield from filter(None, map(self._change, self._unpack(record) if self._is_change(record) else ()))
+    def changes(self, value: Raw) -> list[RowChange]:
+        """Returns the changes of a record. Raises RefusedRecordError."""
+        return [change for one in self._split(value) if (change := self._attempt(self._change, one))]
 
-    def tables(self, value: Raw) -> Iterator[str]:
-        """Yields the tables that a record names. Raises RefusedRecordError."""
-        with _explained(self._profile):
-            record = _fields(value)
-            yield from (self._name(one) for one in (self._unpack(record) if self._is_change(record) else ()))
+    def tables(self, value: Raw) -> list[str]:
+        """Returns the tables that a record names. Raises RefusedRecordError."""
+        return [self._attempt(self._name, one) for one in self._split(value)]
+
+    def _split(self, value: Raw) -> Iterable[Fields]:
+        record = self._attempt(_fields, value)
+        return self._attempt(self._unpack, record) if self._attempt(self._is_change, record) else ()
+
+    def _attempt(self, read: Callable[[A], B], value: A) -> B:
+        try:
+            return read(value)
+        except _BROKEN as error:
+            why = f"The record is not as {self._profile.title} writes it: {error}."
+            raise RefusedRecordError("NOT_A_RECORD", why) from error
 
     def _name(self, record: Fields) -> str:
         return ".".join(filter(None, (self._text(record, path) for path in self._profile.table)))
@@ -67,8 +76,8 @@ class ProfileDecoder:
 
     def _change(self, record: Fields) -> RowChange | None:
         profile = self._profile
-        named = self._name(record)
-        if self._table and named and self._table not in (named, named.rpartition(".")[2]):
+        named = self._name(record) if self._table else ""
+        if named and self._table not in (named, named.rpartition(".")[2]):
             return None
         row = self._first(record, profile.row)
         op = self._op(record, row)
@@ -78,18 +87,18 @@ class ProfileDecoder:
             if profile.table and not self._table:
                 why = "It empties a table, and the log does not say which one is its own. Set `table` under `source`."
                 raise RefusedRecordError("OP_UNKNOWN", why)
-            return RowChange(CLEAR, self._row(record, {}))
+            return RowChange(CLEAR, self._add_fields(record, _EMPTY))
         if op == DELETE or (profile.deleted and self._find(record, profile.deleted) != NULL):
             op = DELETE
             row = self._first(record, (*profile.gone, *profile.row))
         if row is None:
             what = f"The record has no {' or '.join(profile.gone if op == DELETE else profile.row)}."
             raise RefusedRecordError("AFTER_MISSING", f"{what} {profile.unsent}".rstrip())
-        fields = _fields(row)
         if profile.deleted:
-            fields.pop(profile.deleted.rpartition(".")[2], None)
-        former = self._former(record, fields) if op == UPSERT and profile.old else None
-        return RowChange(op, self._row(record, fields), former)
+            mark = profile.deleted.rpartition(".")[2]
+            row = raw({name: value for name, value in _fields(row).items() if name != mark})
+        former = self._former(record, row) if op == UPSERT and profile.old else None
+        return RowChange(op, self._add_fields(record, row), former)
 
     def _op(self, record: Fields, row: Raw | None) -> int | None:
         """Returns what a record does; None: nothing. Raises RefusedRecordError."""
@@ -102,24 +111,29 @@ class ProfileDecoder:
             raise RefusedRecordError("OP_UNKNOWN", f"`{profile.op}` is {word!r:.40}, not one of {expected}.")
         return self._ops[word]
 
-    def _former(self, record: Fields, row: Fields) -> Raw | None:
+    def _former(self, record: Fields, row: Raw) -> Raw | None:
         """Returns the row under its former key, if the record shows another one."""
         old = self._first(record, (self._profile.old,))
         told = _fields(old) if old else {}
-        changed = {name: told[name] for name in self._key & told.keys() if told[name] != row.get(name, NULL)}
-        return self._row(record, {**row, **changed}) if changed else None
+        if not self._key & told.keys():
+            return None
+        fields = _fields(row)
+        changed = {name: told[name] for name in self._key & told.keys() if told[name] != fields.get(name, NULL)}
+        return self._add_fields(record, raw({**fields, **changed})) if changed else None
 
-    def _row(self, record: Fields, row: Fields) -> Raw:
+    def _add_fields(self, record: Fields, row: Raw) -> Raw:
         """Returns the row with what lies beside it."""
         if not self._beside:
-            return raw(row)
-        beside = {name: self._find(record, path) for name, path in self._beside.items()}
-        forms = self._profile.forms
-        read = {
-            name: raw(FORMS[forms[name]](msgspec.json.decode(value))) if name in forms and value != NULL else value
-            for name, value in beside.items()
-        }
-        return raw({**read, **row})
+            return row
+        beside = b",".join(self._read_field(record, name) for name in self._beside)
+        inner = bytes(row)[1:]
+        return Raw(b"{" + beside + (b"," if inner.strip() != b"}" else b"") + inner)
+
+    def _read_field(self, record: Fields, name: str) -> bytes:
+        value, form = self._find(record, self._beside[name]), self._profile.forms.get(name)
+        if form and value != NULL:
+            value = raw(FORMS[form](msgspec.json.decode(value)))
+        return b'"%s":%s' % (name.encode(), bytes(value))
 
     def _first(self, record: Fields, paths: Sequence[str]) -> Raw | None:
         own = (
@@ -138,12 +152,3 @@ class ProfileDecoder:
         part, _, rest = path.partition(".")
         value = record.get(part, NULL)
         return self._find(_fields(value), rest) if rest and value != NULL else value
-
-
-@contextmanager
-def _explained(profile: Profile) -> Iterator[None]:
-    try:
-        yield
-    except _BROKEN as error:
-        why = f"The record is not as {profile.title} writes it: {error}."
-        raise RefusedRecordError("NOT_A_RECORD", why) from error

@@ -77,7 +77,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def shipped() -> Mapping[str, Profile]:
+def list_shipped() -> Mapping[str, Profile]:
     """Returns the profiles of this package by name."""
     files = sorted(Path(__file__).parent.glob(f"*{ENDING}"))
     return {file.stem: _read(file) for file in files}
@@ -87,9 +87,9 @@ def load_profile(name: str, folder: Path) -> Profile:
     """Returns a shipped profile, or the one in a file below the folder. Raises InvalidInputError."""
     if name.endswith(ENDING):
         return _read(folder / name)
-    if found := shipped().get(name):
-        return found
-    hint = f"Profiles are {', '.join(shipped())}; `NAME{ENDING}` names a file of your own."
+    if profile := list_shipped().get(name):
+        return profile
+    hint = f"Profiles are {', '.join(list_shipped())}; `NAME{ENDING}` names a file of your own."
     raise InvalidInputError("PROFILE_UNKNOWN", f"There is no profile `{name}`.", hint=hint)
 
 
@@ -117,7 +117,7 @@ def find_path(record: Any, path: str) -> Any:
 def list_profiles(folder: Path) -> Mapping[str, Profile]:
     """Returns the profiles of a user, which come first, and the shipped ones. Raises InvalidInputError."""
     files = sorted((folder / OWN).glob(f"*{ENDING}"))
-    return {**{f"{OWN}/{file.name}": _read(file) for file in files}, **shipped()}
+    return {**{f"{OWN}/{file.name}": _read(file) for file in files}, **list_shipped()}
 
 
 def recognise(records: Sequence[Mapping[str, Any]], profiles: Mapping[str, Profile]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -43,38 +43,38 @@ def raw(value: Any) -> Raw:
     return Raw(_encode(value))
 
 
-def _lists(record: Fields) -> Iterator[Fields]:
+def _split_lists(record: Fields) -> list[Fields]:
     """Canal: `data` and `old` are lists of one length; `old` may be null."""
     rows, old = _list(record.get("data", NULL)) or [NULL], _list(record.get("old", NULL)) or []
-    for at, row in enumerate(rows):
-        yield {**record, "data": row, "old": old[at] if at < len(old) else NULL}
+    return [{**record, "data": row, "old": old[at] if at < len(old) else NULL} for at, row in enumerate(rows)]
 
 
-def _named_values(record: Fields) -> Iterator[Fields]:
+def _join_names(record: Fields) -> list[Fields]:
     """The second format of wal2json: `columns` and `identity` are lists of names and values."""
     lists = {name: _named(record[name]) for name in ("columns", "identity") if name in record}
-    yield {**record, **{name: raw({one.name: one.value for one in told or ()}) for name, told in lists.items()}}
+    return [{**record, **{name: raw({one.name: one.value for one in told or ()}) for name, told in lists.items()}}]
 
 
-def _transaction(record: Fields) -> Iterator[Fields]:
+def _split_transaction(record: Fields) -> list[Fields]:
     """The first format of wal2json: a transaction is one record. Values belong to names by their place."""
-    for one in _changes(record["change"]):
-        old = {name: _list(value) or [] for name, value in one.oldkeys.items() if name in ("keynames", "keyvalues")}
-        keys = {
-            _text(name): value for name, value in zip(old.get("keynames", ()), old.get("keyvalues", ()), strict=True)
-        }
-        row = dict(zip(one.columnnames, one.columnvalues, strict=True))
-        rows = {"columns": raw(row)} if row else {}
-        yield {**record, "kind": raw(one.kind), "table": one.table, "schema": one.schema, **rows, "identity": raw(keys)}
+    return [{**record, **_flatten(one)} for one in _changes(record["change"])]
 
 
-def _typed_values(record: Fields) -> Iterator[Fields]:
+def _flatten(one: _Change) -> Fields:
+    told = {name: _list(one.oldkeys.get(name, NULL)) or [] for name in ("keynames", "keyvalues")}
+    keys = {_text(name): value for name, value in zip(told["keynames"], told["keyvalues"], strict=True)}
+    row = dict(zip(one.columnnames, one.columnvalues, strict=True))
+    rows = {"columns": raw(row)} if row else {}
+    return {"kind": raw(one.kind), "table": one.table, "schema": one.schema, **rows, "identity": raw(keys)}
+
+
+def _drop_types(record: Fields) -> list[Fields]:
     """DynamoDB: each value is an object of its type: `{"N": "1.50"}`. Numbers keep all their digits."""
     record |= _fields(record["dynamodb"]) if "dynamodb" in record else {}
     rows = {name: _fields(record[name]) for name in ("Keys", "NewImage", "Item") if name in record}
     written = _fields(record["Metadata"]) if "Metadata" in record else {}
     micros = {name: _plain(value) for name, value in written.items() if name == "WriteTimestampMicros"}
-    yield {**record, **micros, **{name: raw({n: _plain(v) for n, v in row.items()}) for name, row in rows.items()}}
+    return [{**record, **micros, **{name: raw({n: _plain(v) for n, v in row.items()}) for name, row in rows.items()}}]
 
 
 def _plain(value: Raw) -> Raw:
@@ -90,14 +90,14 @@ def _plain(value: Raw) -> Raw:
     return raw([Raw(_text(one).encode()) for one in _list(inner) or ()]) if kind == "NS" else inner
 
 
-def _extended_json(record: Fields) -> Iterator[Fields]:
+def _drop_wrappers(record: Fields) -> list[Fields]:
     """MongoDB: `{"$oid": ...}` and the like are plain values."""
-    yield {name: Raw(to_plain(bytes(value))) for name, value in record.items()}
+    return [{name: Raw(to_plain(bytes(value))) for name, value in record.items()}]
 
 
-UNPACK: Mapping[str, Callable[[Fields], Iterator[Fields]]] = {
-    "lists": _lists, "named-values": _named_values, "transaction": _transaction, "typed-values": _typed_values,
-    "extended-json": _extended_json,
+UNPACK: Mapping[str, Callable[[Fields], list[Fields]]] = {
+    "lists": _split_lists, "named-values": _join_names, "transaction": _split_transaction, "typed-values": _drop_types,
+    "extended-json": _drop_wrappers,
 }  # fmt: skip
 
 

@@ -204,7 +204,7 @@ def _look(
             look.refused.append(renew_reason(one, count))
         elif count is None or CLEAR in batch.ops:
             look.refused.append(one)
-        elif count == "changes" and len(batch.ops) > 1:
+        elif count == "changes" and len(batch.ops) == 2 and batch.absent[1] and shape.replaces_rows:
             for to, one_change in zip((former, moved), batch.each(), strict=True):
                 to.extend(one_change)
             look.moved.append(one)
