@@ -175,6 +175,7 @@ def test_several_rows_of_a_refused_record_come_back_with_it(person: Person) -> N
     person.call("run")
     assert len(_table(person, "o")) == 2
     person.set("big: {type: string, default: null}", log="o", below="columns")
-    assert person.call("quarantine", "retry", "o").exit_code == 0
+    done = person.call("quarantine", "retry", "o")
+    assert done.exit_code == 0, done.output
     assert person.call("run").exit_code == 0
     assert [row["id"] for row in sorted(_table(person, "o"), key=lambda row: row["id"])] == ["1", "2", "3", "4", "7"]

@@ -210,7 +210,7 @@ def _look(
             look.moved.append(one)
         elif count == "changes":
             taken.extend(batch)
-            look.changes.append(one)
+            look.changes += [one] * len(batch.ops)
         else:
             look.others.append((one, count))
     look.table, look.former_table, look.moved_table = (
