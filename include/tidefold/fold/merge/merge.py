@@ -22,16 +22,7 @@ import pyarrow.parquet as pq
 
 from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.key_group_hash import quote_name
-from tidefold.changelog.schema import (
-    CLEAR,
-    DELETE,
-    LEFT_OUT,
-    has_absent,
-    order_columns,
-    place_columns,
-    sidecar_schema,
-    table_schema,
-)
+from tidefold.changelog.schema import CLEAR, DELETE, LEFT_OUT, has_absent, order_columns, sidecar_schema, table_schema
 from tidefold.delta.deletion_vectors import Places, deletions, places
 from tidefold.domain.snapshot.manifest import NAMED, DataFile
 from tidefold.domain.snapshot.select_kind import MARKED_SHARE
@@ -195,7 +186,8 @@ def _make_clears(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Non
 
 def _place_clears(shape: TableSpec) -> str:
     """Returns the place by which clears and changes compare. Columns may have one value for several changes."""
-    return f"[{', '.join(place_columns(shape))}]" if shape.clears_by_columns else order(shape)
+    places = (*order_columns(shape), "_partition", "_offset")
+    return f"[{', '.join(places)}]" if shape.clears_by_columns else order(shape)
 
 
 def _make_kept(

@@ -103,9 +103,9 @@ class ProfileDecoder:
     def _op(self, record: Fields, row: Raw | None) -> int | None:
         """Returns what a record does; None: nothing. Raises RefusedRecordError."""
         profile = self._profile
-        word = self._text(record, profile.op) if profile.op else None
-        if word is None and (not profile.op or profile.bare):
-            return None if profile.bare == "ignore" else DELETE if row is None else UPSERT
+        if not profile.op:
+            return DELETE if row is None else UPSERT
+        word = self._text(record, profile.op)
         if word not in self._ops:
             expected = ", ".join((*profile.upsert, *profile.delete, *profile.clear))
             raise RefusedRecordError("OP_UNKNOWN", f"`{profile.op}` is {word!r:.40}, not one of {expected}.")

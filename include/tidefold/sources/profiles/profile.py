@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,7 +28,6 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unpack: what makes an object of paths of a record first; see `unpack.py`.
     op: the path of the operation; empty: a record with a row is an upsert, any other a delete.
     upsert, delete, clear, ignore: its values; a clear empties the table.
-    bare: what a record without an operation is: `ignore`, or `row` as if the tool had none.
     only: values that a path must have; a record with another one is no change.
     row, gone: paths of the new row and of a deleted one; the first that is there counts. `.` is the record itself,
         without what other paths name.
@@ -54,12 +53,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delete: tuple[str, ...] = ()
     clear: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    bare: str = ""
     only: Mapping[str, tuple[str, ...]] = {}
     old: str = ""
     lacks: str = ""
     unsent: str = ""
-    absent: str = ""
+    absent: Literal["", "null", "kept"] = ""
     table: tuple[str, ...] = ()
     key: str = ""
     fields: Mapping[str, str] = {}
@@ -71,7 +69,6 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         unknown = [name for name in named if name not in self.fields]
         unknown += [name for name in self.forms.values() if name not in FORMS]
         unknown += [self.unpack] if self.unpack and self.unpack not in UNPACK else []
-        unknown += [name for name in (self.bare, self.absent) if name not in ("", "ignore", "row", "null", "kept")]
         if unknown:
             raise ValueError(f"{unknown[0]} is not known")
 
@@ -95,16 +92,10 @@ def load_profile(name: str, folder: Path) -> Profile:
 
 def _read(file: Path) -> Profile:
     try:
-        return make_profile(tomllib.loads(file.read_text(encoding="utf-8")))
+        return convert_value(tomllib.loads(file.read_text(encoding="utf-8")), Profile)
     except (OSError, ValueError, msgspec.ValidationError) as error:
         hint = "docs/reference/sources.md names the keys of a profile."
         raise InvalidInputError("PROFILE_UNREADABLE", f"`{file}` is no profile: {error}.", hint=hint) from error
-
-
-def make_profile(data: Mapping[str, Any]) -> Profile:
-    """Returns the profile in the options of a feed."""
-    profile: Profile = convert_value(data, Profile)
-    return profile
 
 
 def find_path(record: Any, path: str) -> Any:
@@ -133,4 +124,4 @@ def recognise(records: Sequence[Mapping[str, Any]], profiles: Mapping[str, Profi
 def _is_control(profile: Profile, record: Mapping[str, Any]) -> bool:
     op = find_path(record, profile.op) if profile.op else None
     is_other = any(find_path(record, path) not in (None, *values) for path, values in profile.only.items())
-    return is_other or op in (*profile.ignore, *profile.clear) or (op is None and profile.bare == "ignore")
+    return is_other or op in (*profile.ignore, *profile.clear)
