@@ -51,7 +51,7 @@ def _shown(rows: Any) -> list[tuple[str, ...]]:
     return sorted((f"{row.get('id', row.get('_id'))}", f"{row['name']}", f"{row['big']}") for row in rows)
 
 
-@pytest.mark.parametrize("shift", range(effort.choose(2, 300)))
+@pytest.mark.parametrize("shift", range(effort.choose(1, 300)))
 def test_a_feed_in_parts_of_any_order_becomes_the_rows_of_the_source(shift: int, person: Person) -> None:
     _start(person)
     chance, truth, later = random.Random(effort.SEED + shift), {}, []
@@ -72,7 +72,7 @@ def test_a_feed_in_parts_of_any_order_becomes_the_rows_of_the_source(shift: int,
     path.write_text(re.sub(r"max_row_drop: 0.5", "max_row_drop: 1", path.read_text()))
     _run(person)
     chance.shuffle(later)
-    for half in (later[::2], later[1::2]):
+    for half in (later[::2], later[1::2]) if effort.THOROUGH else (later,):
         for place, text in half:
             person.land(place, text)
         _run(person)
