@@ -141,8 +141,8 @@ class ProfileDecoder:
             if "." in paths
             else NULL
         )
-        found = (own if path == "." else self._find(record, path) for path in paths)
-        return next((value for value in found if value != NULL), None)
+        values = (own if path == "." else self._find(record, path) for path in paths)
+        return next((value for value in values if value != NULL), None)
 
     def _text(self, record: Fields, path: str) -> str | None:
         value = _value(self._find(record, path))

@@ -19,6 +19,7 @@ _AFTER = "`after`"
 _NULL = msgspec.Raw(b"null")
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MOST_DIGITS = 400
+_JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 _heads, _any_heads = make_decoder(RecordHead), make_decoder(AnyHead)
 
 
@@ -30,9 +31,6 @@ AWAITING = (KEY_TAKEN_OVER, KEY_CHANGE)
 def is_awaiting(one: Any) -> bool:
     """Whether a refused record (with `reason` and `since`) needs what the log had under a key."""
     return bool(one.since) or one.reason in AWAITING
-
-
-_JSON_KINDS = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
 class RefusedRecordError(Exception):
