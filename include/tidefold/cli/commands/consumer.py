@@ -23,7 +23,8 @@ def register(terminal: Terminal, log: Log, name: ConsumerName, at: ReadUpTo) -> 
     """Register a position, or a further one: the log keeps what is after it.
 
     Call it again when the consumer has read further: truncate may then delete change sets up to the new position. A
-    position before the start or after the end of the log is refused. Starts no Spark.
+    position before the start or after the end of the log is refused. Snapshots go by age all the same: `tidefold
+    snapshot hold` keeps one. Starts no Spark.
 
     Example: tidefold consumer register accounts search-index --at 120
 

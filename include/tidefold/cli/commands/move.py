@@ -1,7 +1,7 @@
-"""Savepoints, imports and exports; resume a log, rebuild a ledger.
+"""Savepoints, imports, exports; stop, resume or rebuild a log.
 
-savepoint writes a copy that tidefold never deletes, and import brings one in. export writes a table of its own. resume
-lets a stopped log continue. rebuild makes a lost ledger or table again.
+savepoint writes a copy that tidefold never deletes, and stops the log with --stop. import brings a copy in. export
+writes a table of its own. resume lets a stopped log continue. rebuild makes a lost ledger or table again.
 
 Example: tidefold move savepoint accounts --to /backup/accounts-may
 """

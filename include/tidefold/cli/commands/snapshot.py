@@ -118,7 +118,7 @@ def diff(
 
     Example: tidefold snapshot diff accounts 11 12 --limit 5
 
-    Next: tidefold restore LOG ID --log-position replay, if the later snapshot is wrong
+    Next: tidefold restore LOG ID --log-position skip, if the landed changes were wrong; replay, if their fold was
     """
     from tidefold.domain.wording import in_units
     from tidefold.operations.inspect.diff import diff as act

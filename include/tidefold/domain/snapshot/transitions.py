@@ -143,10 +143,11 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
     _check_binding(state, snapshot, snapshot.verdict)
     if not snapshot.verdict.allows:
         log = state.log
+        mend = "Mend the data or the suite, then run the log again. " if snapshot.restored_from is None else ""
         raise GateFailedError(
             "GATE_FAILED",
             f"Snapshot {snapshot.id} of `{state.log}` failed its quality gate: {snapshot.verdict.summary}.",
-            hint=f"`tidefold snapshot report {log}` shows why. Mend the data or the suite, then run the log again. "
+            hint=f"`tidefold snapshot report {log}` shows why. {mend}"
             f"To publish these rows all the same: `tidefold step confirm {log} --override-by NAME --reason TEXT`; "
             f"if the snapshot was aborted, first `tidefold step materialize {log}` and `tidefold step quality {log}`.",
         )

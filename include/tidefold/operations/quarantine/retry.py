@@ -355,7 +355,8 @@ def settle(
         return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
     if plan:
         return Outcome(log, Status.PLANNED, f"would settle {count:,} refused records", details=details)
-    return Outcome(log, Status.SETTLED, f"{count:,} refused records settled by {by}: {why}", details=details)
+    counted = "1 refused record" if count == 1 else f"{count:,} refused records"
+    return Outcome(log, Status.SETTLED, f"{counted} settled by {by}: {why}", details=details)
 
 
 def _commit(

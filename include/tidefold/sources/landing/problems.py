@@ -191,7 +191,8 @@ def report_empty(name: str) -> FileProblem:
 
 def report_changed(name: str, why: str) -> FileProblem:
     hint = (
-        "Restore the earlier file, and land the new content under another name. The new content was not ingested. If "
+        "Restore the earlier file, or remove this one, and land the new content under another name. The new content "
+        "was not ingested. If "
         "its writer replaces the file each time, land a copy with the date in its name each time, and set "
         "`extract: full` if it always has all rows."
     )
