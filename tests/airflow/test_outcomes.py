@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from local_airflow.settings import PROJECT
 from support.pipelines import make_pipeline
 from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError, TidefoldError
 from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.run_endings import MEANINGS, Ending, Require, find_ending, may_follow, worst
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 from tidefold_airflow.operators.base import report, result_path
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors
@@ -108,3 +110,65 @@ def test_an_error_is_retried_by_one_rule_on_both_paths(error: TidefoldError, fin
     with pytest.raises(AirflowException, match=error.code) as reported:
         _report(Outcome.of_error("accounts", error))
     assert isinstance(reported.value, AirflowFailException) is final
+
+
+def _read_table(path: Path) -> dict[str, list[str]]:
+    """The rows of the first table of a page, by their first cell."""
+    lines = [line for line in path.read_text().partition("| ending of a log |")[2].splitlines() if line][1:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:] if line.startswith("|")]
+    return {row[0]: row[1:] for row in rows[: len(Ending)]}
+
+
+def test_the_page_of_endings_shows_the_table_of_the_program() -> None:
+    shown = {
+        ending.value: [
+            "of the error" if means.exit_code is None else str(means.exit_code),
+            means.task, means.run, means.follows, "yes" if means.event else "no", means.word,
+        ]
+        for ending, means in MEANINGS.items()
+    }  # fmt: skip
+    assert _read_table(PROJECT / "docs" / "reference" / "airflow.md") == shown
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "exit_code", "ending"),
+    [
+        ("published", None, 0, Ending.PUBLISHED),
+        ("already", None, 0, Ending.PUBLISHED),
+        ("nothing", None, 0, Ending.NOTHING_NEW),
+        ("skipped", None, 0, Ending.STOPPED),
+        ("asked", None, 0, Ending.WAITS),
+        ("waits", None, 0, Ending.WAITS),
+        ("failed", None, 0, Ending.REFUSED),
+        ("error", "GATE_FAILED", 3, Ending.REFUSED),
+        ("error", "UNAVAILABLE_VALUE", 2, Ending.LEFT_OUT),
+        ("error", "CHECKSUM", 5, Ending.DAMAGED),
+        ("stopped", "BAD_RECORDS", 2, Ending.FAILED),
+        ("staged", None, 0, None),
+    ],
+)
+def test_a_step_ends_as_its_result_and_its_error_say(
+    result: str, code: str | None, exit_code: int, ending: Ending | None
+) -> None:
+    assert find_ending(result, code, exit_code) is ending
+
+
+@pytest.mark.parametrize(
+    ("endings", "with_all", "with_any"),
+    [
+        ([Ending.PUBLISHED, Ending.NOTHING_NEW], True, True),
+        ([Ending.PUBLISHED, Ending.STOPPED], True, True),
+        ([Ending.PUBLISHED, Ending.WAITS], False, True),
+        ([Ending.PUBLISHED, Ending.FAILED], False, True),
+        ([Ending.LEFT_OUT, Ending.REFUSED], False, False),
+        ([Ending.STOPPED], False, False),
+        ([], False, False),
+    ],
+)
+def test_what_follows_starts_as_the_logs_ended(endings: list[Ending], with_all: bool, with_any: bool) -> None:
+    assert (may_follow(endings, Require.ALL), may_follow(endings, Require.ANY)) == (with_all, with_any)
+
+
+def test_the_worst_step_of_a_log_counts() -> None:
+    assert worst([None, Ending.PUBLISHED, Ending.LEFT_OUT]) is Ending.LEFT_OUT
+    assert worst([None, None]) is Ending.NOTHING_NEW

@@ -50,7 +50,7 @@ class Stopped:
 
     run, by, why: the run that stopped it, the person who asked for it, and the reason.
     address: the address of the savepoint that it was stopped for.
-    instant: ISO 8601, for people.
+    instant: ISO 8601, for people; empty: not known.
     """
 
     run: str
@@ -58,6 +58,9 @@ class Stopped:
     why: str
     address: str
     instant: str
+
+    def __str__(self) -> str:
+        return f"stopped by {self.by}{f' on {self.instant[:10]}' if self.instant else ''} ({self.why})"
 
 
 @dataclass(frozen=True, slots=True)

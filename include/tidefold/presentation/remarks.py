@@ -122,9 +122,8 @@ def _as_of_attempts(status: LogStatus) -> Iterable[str]:
 def _list_refs(status: LogStatus) -> Iterable[str]:
     """Lists what the log has besides the newest snapshot, and what keeps it from being truncated."""
     if status.stopped:
-        by = status.stopped
         ends = f"`tidefold move resume {status.log}`, or the DAG tidefold_resume, lets it take changes again"
-        yield f"stopped by {by.by} ({by.why}); {ends}"
+        yield f"{status.stopped}; {ends}"
     if status.tail:
         yield f"snapshot {status.tail.id} is snapshot {status.tail.base} and the change sets up to {status.tail.to_sqn}"
     for tag in status.tags:

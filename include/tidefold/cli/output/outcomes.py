@@ -11,6 +11,7 @@ from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import GateFailedError
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.run_endings import Ending, ending_of
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
@@ -25,7 +26,7 @@ _LINES = 20
 def exit_code(outcomes: Iterable[Outcome]) -> int:
     """3 when a gate failed, else the code of the first error, else 0."""
     listed = list(outcomes)
-    if any(o.status is Status.FAILED or o.error_code == "GATE_FAILED" for o in listed):
+    if any(ending_of(o) is Ending.REFUSED for o in listed):
         return GateFailedError.exit_code
     return next((o.error.exit_code for o in listed if o.error), 0)
 
@@ -51,7 +52,7 @@ def print_outcomes(terminal: Terminal, outcomes: Sequence[Outcome], *, after: st
     code = exit_code(outcomes)
     print_lines(terminal, outcomes)
     terminal.json({"command": terminal.command, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})
-    if after and not code and any(o.status not in (Status.NOTHING, Status.REFUSED) for o in outcomes):
+    if after and not code and any(o.status not in (Status.NOTHING, Status.REFUSED, Status.SKIPPED) for o in outcomes):
         terminal.note(f"next: {after}")
     return code
 

@@ -92,7 +92,7 @@ def require_open(state: LogState) -> None:
     if state.stopped:
         raise RefusedError(
             "LOG_STOPPED",
-            f"Log `{state.log}` was stopped by {state.stopped.by} ({state.stopped.why}) and accepts no changes.",
+            f"Log `{state.log}` was {state.stopped} and accepts no changes.",
             hint=f"`tidefold move resume {state.log}` ends the stop. Files that land meanwhile are ingested then.",
         )
     attempt = state.open_attempt

@@ -47,6 +47,7 @@ class Status(StrEnum):
     RESUMED = "resumed"
     SAVED = "saved"
     SETTLED = "settled"
+    SKIPPED = "skipped"
     COMPACTED = "compacted"
     STAGED = "staged"
     STOPPED = "stopped"
@@ -159,7 +160,7 @@ class Outcome:
 
         weight: the bytes to read, if they are why the step ran without Spark.
         """
-        if self.error or self.status is Status.NOTHING:
+        if self.error or self.status in (Status.NOTHING, Status.SKIPPED):
             return self
         # A verdict that was stored before has the engine that judged.
         engine = self.details.engine or engine

@@ -61,12 +61,15 @@ def _limit_set(
     except Exception as error:
         failure = wrap_unexpected(error)
         failures = {log: one for log, one in asked.items() if isinstance(one, Outcome)}
+        # A log that was stopped on purpose fails none of its set.
+        skipped = all(not one.error for one in failures.values()) and next(iter(failures.values()), None)
         topic = name_at(chosen.topic)
         waits = {log: one.message for log, one in failures.items()} or {topic: failure.message}
         # People look for the reason with `status`, too. If the store cannot be written, the outcome has it.
         with suppress(TidefoldError):
             pipeline.set_ledger(chosen.name).commit(lambda state: move_point(state, state.point, waits, state.behind))
-        return {log: failures.get(log) or Outcome.of_error(log, failure) for log in asked}
+        rest = {log: replace(skipped, log=log) if skipped else Outcome.of_error(log, failure) for log in asked}
+        return {**rest, **failures}
     return {log: limited[log] for log in asked}
 
 

@@ -27,7 +27,7 @@ from tidefold.domain.snapshot.manifest import DESCRIPTION
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.ledger import Ledger
 from tidefold.operations.ground.outcome import Outcome, Status
-from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest import stop_resume as stop_module
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.status import status
@@ -87,7 +87,7 @@ def test_a_log_is_stopped_folded_and_saved(tmp_path: Path, pipeline: Pipeline, l
     bring_in(other, tmp_path / "save")
     assert other.ledger("accounts").read().positions == pipeline.ledger("accounts").read().positions
     said = call("status", "accounts").stdout
-    assert "accounts: stopped by me (a move); `tidefold move resume accounts`" in said
+    assert f"accounts: stopped by me on {now()[:10]} (a move); `tidefold move resume accounts`" in said
     [shown] = json.loads(call("status", "accounts", "--format", "json").stdout)["logs"]
     assert shown["stopped"]["address"] == str(tmp_path / "save")
     assert call("move", "resume", "accounts").exit_code == 0
@@ -185,7 +185,7 @@ def stopped(pipeline: Pipeline, log: str) -> Stopped:
     return stop_module.stop(pipeline, log, "/elsewhere", "me", "a move")
 
 
-def test_an_ingest_of_a_stopped_log_is_refused_and_the_next_one_after_it_loses_nothing(tmp_path: Path) -> None:
+def test_an_ingest_leaves_a_stopped_log_alone_and_the_next_one_after_it_loses_nothing(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     land(tmp_path, 0, [record(0), record(1, 2)])
     take(pipeline)
@@ -193,10 +193,10 @@ def test_an_ingest_of_a_stopped_log_is_refused_and_the_next_one_after_it_loses_n
     land(tmp_path, 2, [record(2, 3)])
     before = contents(tmp_path / "store")
     assert find_pending(pipeline, ["items"]) == []
-    [refused] = ingest(pipeline, ["items"], in_process)
-    assert (refused.error_code, refused.error.exit_code) == ("LOG_STOPPED", 3)
-    assert "stopped by me (a move)" in refused.message
-    assert "tidefold move resume items" in refused.message
+    [skipped] = ingest(pipeline, ["items"], in_process)
+    assert (skipped.status, skipped.error) == (Status.SKIPPED, None)
+    assert f"stopped by me on {now()[:10]} (a move)" in skipped.message
+    assert "tidefold move resume items" in skipped.message
     assert contents(tmp_path / "store") == before
     stop_module.resume(pipeline, "items")
     assert take(pipeline).facts["changes"] == 1
@@ -226,8 +226,8 @@ def test_a_stopped_log_does_not_hold_up_those_beside_it(tmp_path: Path) -> None:
     ingest(pipeline, PAIR, in_process)
     stopped(pipeline, PAIR[0])
     land_pair(tmp_path, 10)
-    refused, taken = ingest(pipeline, PAIR, in_process)
-    assert (refused.error_code, taken.status) == ("LOG_STOPPED", "taken")
+    skipped, taken = ingest(pipeline, PAIR, in_process)
+    assert (skipped.status, taken.status) == ("skipped", "taken")
 
 
 def test_a_writer_of_a_stopped_log_is_refused_and_goes_on_when_it_is_resumed(tmp_path: Path) -> None:

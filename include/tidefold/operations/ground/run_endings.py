@@ -1,0 +1,102 @@
+"""How a run ends for a log: one table for exit codes, for Airflow's colours and events, and for the words of the page.
+
+`docs/reference/airflow.md` shows the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidefold.errors import CorruptError, GateFailedError
+from tidefold.operations.ground.outcome import Outcome, Status
+
+
+class Ending(StrEnum):
+    """What became of a log in a run. If its steps ended in several ways, the last of this list counts."""
+
+    NOTHING_NEW = "nothing new"
+    PUBLISHED = "published"
+    STOPPED = "stopped on purpose"
+    WAITS = "waits for a person"
+    LEFT_OUT = "rows left out"
+    REFUSED = "refused"
+    DAMAGED = "damaged"
+    FAILED = "failed"
+
+
+class Require(StrEnum):
+    """Of how many logs the tables must be published before what follows starts."""
+
+    ALL = "all"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What an ending means.
+
+    exit_code: of the command line; None: that of the error.
+    task, run: the state of Airflow's task `confirm` for the log, and of the run.
+    follows: how what follows the tasks starts because of this log: `yes`, `no`, or `idle`: the log does not matter.
+    event: whether an asset event is sent.
+    word, tone: those of the page.
+    """
+
+    exit_code: int | None
+    task: str
+    run: str
+    follows: str
+    event: bool
+    word: str
+    tone: str
+
+
+MEANINGS: Mapping[Ending, Meaning] = {
+    Ending.PUBLISHED: Meaning(0, "success", "success", "yes", True, "up to date", "good"),
+    Ending.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", False, "up to date", "good"),
+    Ending.STOPPED: Meaning(0, "skipped", "success", "idle", False, "stopped", "warn"),
+    Ending.WAITS: Meaning(GateFailedError.exit_code, "skipped", "success", "no", False, "waits for a person", "warn"),
+    Ending.LEFT_OUT: Meaning(2, "success", "failed", "no", True, "rows left out", "warn"),
+    Ending.REFUSED: Meaning(GateFailedError.exit_code, "failed", "failed", "no", False, "needs attention", "bad"),
+    Ending.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged", "bad"),
+    Ending.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention", "bad"),
+}
+_RESULTS = {
+    Status.FAILED: Ending.REFUSED,
+    # Of a step: a question ended without an answer, and the next run folds the changes again.
+    Status.ABORTED: Ending.WAITS,
+    Status.ASKED: Ending.WAITS,
+    Status.WAITS: Ending.WAITS,
+    Status.SKIPPED: Ending.STOPPED,
+    Status.PUBLISHED: Ending.PUBLISHED,
+    Status.ALREADY: Ending.PUBLISHED,
+    Status.NOTHING: Ending.NOTHING_NEW,
+}
+_CODES = {"GATE_FAILED": Ending.REFUSED, "UNAVAILABLE_VALUE": Ending.LEFT_OUT}
+
+
+def ending_of(outcome: Outcome) -> Ending | None:
+    """Returns how a step ended for a log; None: it did its part, and a later step decides."""
+    exit_code = outcome.error.exit_code if outcome.error else 0
+    return find_ending(outcome.status, outcome.error_code, exit_code)
+
+
+def find_ending(result: str, code: str | None, exit_code: int = 0) -> Ending | None:
+    """As `ending_of`, from the result and the error code of a step."""
+    if code:
+        damaged = exit_code == CorruptError.exit_code
+        return Ending.DAMAGED if damaged else _CODES.get(code, Ending.FAILED)
+    return _RESULTS.get(Status(result))
+
+
+def worst(endings: Iterable[Ending | None]) -> Ending:
+    """Returns the ending that counts of those of a log's steps."""
+    return max((one for one in endings if one), key=list(Ending).index, default=Ending.NOTHING_NEW)
+
+
+def may_follow(endings: Iterable[Ending], require: Require) -> bool:
+    """Whether what follows the tasks may start. Logs that were stopped on purpose do not decide."""
+    found = [MEANINGS[one].follows == "yes" for one in endings if MEANINGS[one].follows != "idle"]
+    return bool(found) and (all(found) if require is Require.ALL else any(found))
