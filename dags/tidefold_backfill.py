@@ -1,6 +1,5 @@
 """Makes one snapshot for each date: the rows of each log of a `tidefold.yaml` at the end of that day."""
 
-import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,7 +7,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Param
 
 from tidefold_airflow import airflow_versions, operators
-from tidefold_airflow.dags.settings import logs_param
+from tidefold_airflow.dags.settings import logs_param, schedule_from
 
 DOC = """
 ### Makes a historical snapshot of each date
@@ -30,7 +29,7 @@ After `tidefold snapshot untag LOG as-of-...`, `subsume` deletes that snapshot.
 snapshot of each day that ends. Environment: `TIDEFOLD_BACKFILL_SCHEDULE` (cron, default `@daily`), `TIDEFOLD_CONFIG`.
 Parameters: `logs`, `as_of` (for a manual run: the instant, with its zone). Connection: `spark_default`.
 """
-SCHEDULE = os.environ.get("TIDEFOLD_BACKFILL_SCHEDULE", "@daily")
+SCHEDULE = schedule_from("TIDEFOLD_BACKFILL_SCHEDULE", "@daily")
 
 with DAG(
     "tidefold_backfill",
@@ -53,7 +52,7 @@ with DAG(
     quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **logs)
     confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **logs)
     abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **logs).as_teardown()
-    done = EmptyOperator(task_id="done", trigger_rule="all_success")
+    done = EmptyOperator(task_id="done", trigger_rule="none_failed")
     # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself. Whatever may stage
     # something ends before the abort, also if a task between them is marked or skipped.
     [as_of >> quality >> confirm >> abort, as_of, quality, confirm] >> done

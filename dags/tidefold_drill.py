@@ -1,11 +1,9 @@
 """Proves that the newest snapshot of each log can be restored, and measures how long it takes."""
 
-import os
-
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.settings import dag_settings, logs_param
+from tidefold_airflow.dags.settings import dag_settings, logs_param, schedule_from
 
 DOC = """
 ### Tests whether each log can be restored
@@ -20,7 +18,7 @@ it can. Result and time are on the log's page and in `./tidefold status`; the sc
 and writes every byte of the tables once. Environment:
 `TIDEFOLD_DRILL_SCHEDULE` (cron in UTC, such as `@weekly`; empty: only by hand), `TIDEFOLD_CONFIG`.
 """
-SCHEDULE = os.environ.get("TIDEFOLD_DRILL_SCHEDULE")
+SCHEDULE = schedule_from("TIDEFOLD_DRILL_SCHEDULE")
 
 with DAG(
     "tidefold_drill",

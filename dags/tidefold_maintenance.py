@@ -1,14 +1,15 @@
 """Deletes what retention no longer needs, without making a snapshot; a dry run shows what it would delete."""
 
-import os
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.factory import CONTINUE_ON_PARTIAL_FAILURE
-from tidefold_airflow.dags.settings import dag_settings, dry_run_param, hours_from, logs_param
+from tidefold_airflow.dags.factory import make_retention
+from tidefold_airflow.dags.settings import dag_settings, dry_run_param, hours_from, logs_param, schedule_from
+from tidefold_airflow.operators.base import ChosenLogs
 
 DOC = """
 ### Deletes what retention no longer needs
@@ -28,7 +29,7 @@ In a **dry run** (the default when started by hand) nothing is deleted: each tas
 a person has to approve each deletion; a rejection, or no answer, skips it and the tasks after it),
 `TIDEFOLD_CONFIG`.
 """
-SCHEDULE = os.environ.get("TIDEFOLD_MAINTENANCE_SCHEDULE")
+SCHEDULE = schedule_from("TIDEFOLD_MAINTENANCE_SCHEDULE")
 
 with DAG(
     "tidefold_maintenance",
@@ -39,16 +40,15 @@ with DAG(
 ) as dag:
     choose = operators.TidefoldListLogsOperator(task_id="choose", logs="{{ params.logs or [] }}")
     each: dict[str, Any] = {
-        "logs": choose.output,
+        "logs": ChosenLogs(choose),
         "is_dry_run": "{{ params.dry_run }}",
+        "approval": hours_from("TIDEFOLD_MAINTENANCE_APPROVAL_HOURS"),
         "retries": 1,
-        **CONTINUE_ON_PARTIAL_FAILURE,
+        "retry_delay": timedelta(seconds=10),
+        # A failed log stops none of the others. What a person rejects is skipped, and so is what comes after it.
+        "trigger_rule": "none_skipped",
     }
-    each["approval"] = hours_from("TIDEFOLD_MAINTENANCE_APPROVAL_HOURS")
-    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", **each)
-    truncate = operators.TidefoldTruncateOperator(task_id="truncate", **each)
-    local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", **each)
-    clean = operators.TidefoldCleanOperator(task_id="clean", **each)
+    subsume, _ = make_retention(**each)
+    choose >> subsume
     done = EmptyOperator(task_id="done", trigger_rule="none_failed")
-    subsume >> truncate >> local_retention >> clean
-    [choose, subsume, truncate, local_retention, clean] >> done
+    [task for task in dag.tasks if task is not done] >> done

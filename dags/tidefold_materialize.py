@@ -4,7 +4,7 @@ import os
 
 from tidefold_airflow.dags.approval import APPROVAL_HOURS
 from tidefold_airflow.dags.factory import DOC, tidefold_dag
-from tidefold_airflow.dags.settings import hours_from
+from tidefold_airflow.dags.settings import hours_from, number_from, schedule_from
 
 ENVIRONMENT = """
 Parameters: `logs`, `kind`. Environment: `TIDEFOLD_CONFIG` (path of tidefold.yaml), `TIDEFOLD_SCHEDULE` (cron in UTC,
@@ -14,13 +14,11 @@ attempt of a dead run is superseded; default: never). `TIDEFOLD_ALARM_CONN` (con
 alarms), `TIDEFOLD_ALARM_NOTIFIER` (dotted path of a function that is told of them), `TIDEFOLD_LATE_AFTER_HOURS` (hours
 after which a run is late, and the webhook is told; default: never). Connection `spark_default`: where Spark runs.
 """
-TAKEOVER = os.environ.get("TIDEFOLD_TAKEOVER_AFTER")
-
 dag = tidefold_dag(
     "tidefold_materialize",
-    schedule=os.environ.get("TIDEFOLD_SCHEDULE", "@hourly"),
+    schedule=schedule_from("TIDEFOLD_SCHEDULE", "@hourly"),
     approval=hours_from(APPROVAL_HOURS),
-    takeover_after=float(TAKEOVER) if TAKEOVER else None,
+    takeover_after=number_from("TIDEFOLD_TAKEOVER_AFTER"),
     alarm_conn_id=os.environ.get("TIDEFOLD_ALARM_CONN"),
     alarm_notifier=os.environ.get("TIDEFOLD_ALARM_NOTIFIER"),
     late_after=hours_from("TIDEFOLD_LATE_AFTER_HOURS"),

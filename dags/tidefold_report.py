@@ -1,12 +1,11 @@
 """Judges the newest published snapshot of each log again, with today's suites."""
 
-import os
 from typing import Any
 
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.settings import dag_settings, logs_param
+from tidefold_airflow.dags.settings import dag_settings, logs_param, schedule_from
 
 DOC = """
 ### Judges the published tables again
@@ -20,7 +19,7 @@ Red: a check failed; the task's log and the page of the log name the report. The
 are unchanged. To restore an older snapshot, use `tidefold_restore`. Environment: `TIDEFOLD_REPORT_SCHEDULE` (cron in
 UTC, such as `0 6 * * *`; empty: only by hand), `TIDEFOLD_CONFIG`. Connection `spark_default`: where Spark runs.
 """
-SCHEDULE = os.environ.get("TIDEFOLD_REPORT_SCHEDULE")
+SCHEDULE = schedule_from("TIDEFOLD_REPORT_SCHEDULE")
 
 with DAG(
     "tidefold_report",

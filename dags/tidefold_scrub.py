@@ -3,6 +3,7 @@
 import os
 
 from tidefold_airflow.dags.scrub import DOC, tidefold_scrub_dag
+from tidefold_airflow.dags.settings import schedule_from
 
 ENVIRONMENT = """
 Environment: `TIDEFOLD_SCRUB_SCHEDULE` (cron in UTC, default `@weekly`; empty: only by hand), `TIDEFOLD_SCRUB_SHARE`
@@ -12,7 +13,7 @@ Environment: `TIDEFOLD_SCRUB_SCHEDULE` (cron in UTC, default `@weekly`; empty: o
 
 dag = tidefold_scrub_dag(
     "tidefold_scrub",
-    schedule=os.environ.get("TIDEFOLD_SCRUB_SCHEDULE", "@weekly"),
+    schedule=schedule_from("TIDEFOLD_SCRUB_SCHEDULE", "@weekly"),
     share=os.environ.get("TIDEFOLD_SCRUB_SHARE") or "25%",
     alarm_conn_id=os.environ.get("TIDEFOLD_ALARM_CONN"),
     doc_md=DOC + ENVIRONMENT,

@@ -1,6 +1,5 @@
 """Ingests often, and makes a tail-only snapshot of each log of a `tidefold.yaml`. It publishes nothing."""
 
-import os
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +7,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.settings import dag_settings, logs_param
+from tidefold_airflow.dags.settings import dag_settings, logs_param, schedule_from
 
 DOC = """
 ### Makes recovery points between two materializations
@@ -27,7 +26,7 @@ may run together with `tidefold_materialize`: of two ingests at once one is refu
 Off by default. Environment: `TIDEFOLD_TAIL_SCHEDULE` (cron, such as `*/5 * * * *`; empty: only by hand),
 `TIDEFOLD_CONFIG`. Parameter `logs`: work only on these logs. Connection `spark_default`: where Spark runs.
 """
-SCHEDULE = os.environ.get("TIDEFOLD_TAIL_SCHEDULE")
+SCHEDULE = schedule_from("TIDEFOLD_TAIL_SCHEDULE")
 
 with DAG(
     "tidefold_tail",
@@ -40,7 +39,7 @@ with DAG(
     logs: dict[str, Any] = {"logs": "{{ params.logs or [] }}"}
     ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, **logs)
     tail = operators.TidefoldTailOperator(task_id="tail", retries=1, **logs)
-    done = EmptyOperator(task_id="done", trigger_rule="all_success")
+    done = EmptyOperator(task_id="done", trigger_rule="none_failed")
     ingest >> tail
     # Leaves decide a run's colour, and with all_done no failure reaches the last task by itself.
     [ingest, tail] >> done

@@ -33,8 +33,8 @@ _PLACES: Mapping[str, tuple[str | None, ...]] = {
     "DeadlineAlert": ("airflow.sdk.definitions.deadline", None),
     "DeadlineReference": ("airflow.sdk.definitions.deadline", None),
     "DagBag": ("airflow.dag_processing.dagbag", "airflow.models.dagbag"),
+    "PlainXComArg": ("airflow.sdk.definitions.xcom_arg",),
     "upsert_hitl_detail": ("airflow.sdk.execution_time.hitl", None),
-    "TriggerRule": ("airflow.sdk", "airflow.task.trigger_rule", "airflow.utils.trigger_rule"),
 }
 
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.callback import AsyncCallback as AsyncCallback
     from airflow.sdk.definitions.deadline import DeadlineAlert as DeadlineAlert
     from airflow.sdk.definitions.deadline import DeadlineReference as DeadlineReference
+    from airflow.sdk.definitions.xcom_arg import PlainXComArg as PlainXComArg
     from airflow.sdk.exceptions import AirflowException as AirflowException
     from airflow.sdk.exceptions import AirflowFailException as AirflowFailException
     from airflow.sdk.exceptions import AirflowNotFoundException as AirflowNotFoundException
@@ -86,15 +87,6 @@ def find_stats() -> Any:
     except ImportError:
         stats = import_module("airflow.stats")
     return stats if hasattr(stats, "gauge") else stats.Stats
-
-
-def find_some_succeeded() -> str:
-    """The trigger rule of a step that goes on after failed ones.
-
-    Since 3.1 it wants one success; before, the step runs also if all failed, and finds that it has no logs.
-    """
-    wanted = "all_done_min_one_success"
-    return wanted if wanted in {str(rule.value) for rule in find_name("TriggerRule")} else "all_done"
 
 
 def require_deadlines() -> None:

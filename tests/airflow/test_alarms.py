@@ -50,8 +50,9 @@ def end_run(pipeline: Pipeline, run: str, notifier: str = "tell", logs: Any = ()
     )
     order = list(steps)
 
-    def upstream(step: str) -> Any:
-        return SimpleNamespace(task_id=step, get_flat_relative_ids=lambda upstream: set(order[: order.index(step)]))
+    def make_task(step: str) -> Any:
+        before = set(order[: order.index(step)])
+        return SimpleNamespace(task_id=step, task_group=None, get_flat_relative_ids=lambda upstream: before)
 
     def pull(task_ids: str) -> Any:
         return None if isinstance(steps[task_ids], Exception) else steps[task_ids]
@@ -59,7 +60,9 @@ def end_run(pipeline: Pipeline, run: str, notifier: str = "tell", logs: Any = ()
     states = {step: "failed" if isinstance(made, Exception) else "success" for step, made in steps.items()}
     ti = SimpleNamespace(
         dag_id="dag", run_id=run, task_id="alarms", xcom_pull=pull, get_task_states=lambda **_: {run: states},
-        task=SimpleNamespace(upstream_list=[upstream(step) for step in reversed(order)]),
+        task=SimpleNamespace(
+            task_group=None, get_flat_relatives=lambda upstream: [make_task(step) for step in reversed(order)]
+        ),
     )  # fmt: skip
     context = {"dag_run": SimpleNamespace(dag_id="dag", run_id=run), "ti": ti}
     return operators.TidefoldAlarmsOperator.execute.__wrapped__(task, context)  # type: ignore[attr-defined]

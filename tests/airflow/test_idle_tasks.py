@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.ti_deps.deps.trigger_rule_dep import TriggerRuleDep
 
@@ -34,7 +34,7 @@ from tidefold_airflow.dags.settings import AS_CONFIGURED
 STEPS = ["materialize", "quality", ("confirm", -1), ("confirm", 0), ("confirm", 1), "abort"]
 # Skipped also if there is work: no Spark Connect server is there.
 NO_SERVER = ["read_back"]
-KEEPING = ["clean", "local_retention", "subsume", "truncate"]
+KEEPING = [f"retention.{task}" for task in ("clean", "local_retention", "subsume", "truncate")]
 
 
 @pytest.fixture
@@ -54,7 +54,8 @@ def fold(pipeline: Pipeline, run: str) -> None:
 
 def skipped_by(pipeline: Pipeline, task_id: str, kind: str = AS_CONFIGURED) -> list[Any]:
     """The tasks that a task skips; none if it only returns its result."""
-    task = tidefold_dag(f"dag_{task_id}", schedule=None, config=str(pipeline.config.path)).get_task(task_id)
+    dag_id = f"dag_{task_id.rpartition('.')[2]}"
+    task = tidefold_dag(dag_id, schedule=None, config=str(pipeline.config.path)).get_task(task_id)
     return skipped_by_task(task, kind)
 
 
@@ -82,7 +83,7 @@ def retention_of(skipped: list[Any]) -> list[str]:
 def test_without_news_a_run_ends_after_its_ingest(pipeline: Pipeline) -> None:
     skipped = skipped_by(pipeline, "ingest")
     assert [task for task in skipped if task not in KEEPING] == [*STEPS, *NO_SERVER]
-    assert "subsume" in skipped
+    assert "retention.subsume" in skipped
 
 
 def test_changes_that_wait_are_work(pipeline: Pipeline) -> None:
@@ -116,8 +117,8 @@ def test_what_would_delete_something_is_not_skipped(pipeline: Pipeline) -> None:
 
 
 def test_subsume_skips_what_would_delete_nothing(pipeline: Pipeline) -> None:
-    assert set(retention_of(skipped_by(pipeline, "subsume"))) <= {"truncate", "local_retention", "clean"}
-    assert "clean" in skipped_by(pipeline, "subsume")
+    assert set(retention_of(skipped_by(pipeline, "retention.subsume"))) <= {*KEEPING} - {"retention.subsume"}
+    assert "retention.clean" in skipped_by(pipeline, "retention.subsume")
 
 
 def test_a_group_skips_its_own_tasks(pipeline: Pipeline) -> None:
@@ -145,7 +146,7 @@ class Simulated:
 
     @property
     def ran(self) -> set[str]:
-        return {task for task, state in self.states.items() if state == "success"}
+        return {task.rpartition(".")[2] for task, state in self.states.items() if state == "success"}
 
     def _decide(self, task_id: str) -> str:
         """The state that Airflow gives a task without running it; empty: it runs."""
@@ -175,11 +176,13 @@ class Simulated:
         steps: dict[str, Callable[[], object]] = {
             "materialize": lambda: fold(self._pipeline, "dag/r"),
             "confirm": lambda: confirm(self._pipeline, "accounts"),
-            **dict.fromkeys(("choose", "quality", "abort", "alarms", "done"), lambda: None),
+            **dict.fromkeys(("choose", "quality", "alarms"), lambda: None),
         }
         if task.task_id in steps:
             steps[task.task_id]()
             return "success"
+        if task.task_id == "abort":
+            return "skipped"  # It finds nothing to abort.
         for skipped in execute(task):
             self.states[skipped if isinstance(skipped, str) else skipped[0]] = "skipped"
         return "success"
@@ -218,8 +221,8 @@ class StoreState:
     remains: bool = False
 
 
-ALWAYS = {"choose", "ingest", "alarms", "done"}
-NEWS = {"materialize", "quality", "confirm", "subsume", "abort"}
+ALWAYS = {"choose", "ingest", "alarms"}
+NEWS = {"materialize", "quality", "confirm", "subsume"}
 # The table: a state of the store, and which tasks run. `local_retention` and `clean` were skipped after a skipped one.
 STORE_STATES = {
     "nothing new": StoreState(set()),
@@ -288,12 +291,10 @@ def test_exactly_the_tasks_with_work_run(tmp_path: Path, monkeypatch: pytest.Mon
     assert {outcome.status for outcome in planned} == {Status.NOTHING}
 
 
-def test_retention_without_its_logs_removes_nothing(pipeline: Pipeline) -> None:
-    """The tasks of retention start after whatever happened, also if the task that names the logs failed."""
+def test_a_task_whose_logs_nobody_named_is_skipped(pipeline: Pipeline) -> None:
+    """Retention starts after whatever happened, also if the task that names the logs failed."""
     dag = tidefold_dag("dag", schedule=None, config=str(pipeline.config.path))
-    for name in KEEPING:
-        task = dag.get_task(name)
-        task.logs = None
-        context = {"dag_run": SimpleNamespace(dag_id="dag", run_id="r")}
-        with pytest.raises(AirflowFailException, match="LOGS_NOT_CHOSEN"):
-            type(task).execute.__wrapped__(task, context)
+    ti = SimpleNamespace(xcom_pull=lambda **_: None)
+    for name in ("materialize", "quality", "read_back", "abort", *KEEPING):
+        with pytest.raises(AirflowSkipException, match="`choose` named no logs"):
+            dag.get_task(name).logs.resolve({"ti": ti})

@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
 
 from local_airflow.settings import PROJECT
 from support.pipelines import CONFIG
 from tidefold_airflow.dags.approval import tidefold_approval_dag
-from tidefold_airflow.dags.factory import tidefold_dag
+from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
+from tidefold_airflow.operators.base import list_steps_before
 
 RETENTION = ["subsume", "truncate", "local_retention", "clean"]
+GROUPED = [f"retention.{task}" for task in RETENTION]
 STAGING = ["ingest", "materialize", "quality", "confirm"]
 # The order of the tasks, in which each waits for the one before it.
 CHAINS = {
-    "tidefold_materialize": [*STAGING, *RETENTION, "abort"],
+    "tidefold_materialize": ["choose", *STAGING, *GROUPED, "alarms"],
     "tidefold_maintenance": RETENTION,
     "tidefold_tail": ["ingest", "tail"],
     "tidefold_restore": ["restore", "quality", "confirm", "abort"],
@@ -28,24 +32,24 @@ CHAINS = {
 }
 # The tasks that may leave something staged: `abort` waits for each, also if a person marks or skips one between them.
 ABORTED = {
-    "tidefold_materialize": STAGING,
+    "tidefold_materialize": STAGING[1:],
     "tidefold_restore": ["restore", "quality", "confirm"],
     "tidefold_restore_set": ["restore", "quality", "confirm"],
     "tidefold_backfill": ["as_of", "quality", "confirm"],
 }
 # Skipped tasks had nothing to do. In the others no task is skipped.
 REDDENS = {
-    "tidefold_materialize": "none_failed",
     "tidefold_maintenance": "none_failed",
-    "tidefold_tail": "all_success",
-    "tidefold_backfill": "all_success",
+    "tidefold_tail": "none_failed",
+    "tidefold_backfill": "none_failed",
 }
 # What the others do does not end because one log failed; where all before it failed, the logs are unknown.
 RULES = {
-    "tidefold_materialize": dict.fromkeys(STAGING, "all_done_min_one_success")
     # A task that is skipped for want of work skips none after it.
-    | dict.fromkeys([*RETENTION, "alarms"], "all_done"),
-    "tidefold_maintenance": dict.fromkeys(RETENTION, "all_done_min_one_success"),
+    "tidefold_materialize": dict.fromkeys([*STAGING[1:], *GROUPED, "read_back"], "all_done")
+    | {"ingest": "all_success"},
+    # What a person rejects is skipped, and so is what comes after it.
+    "tidefold_maintenance": dict.fromkeys(RETENTION, "none_skipped"),
     "tidefold_tail": dict.fromkeys(["ingest", "tail"], "all_done"),
     "tidefold_backfill": dict.fromkeys(["as_of", "quality", "confirm"], "all_done"),
     "tidefold_restore": dict.fromkeys(["restore", "quality", "confirm"], "all_success"),
@@ -100,14 +104,33 @@ def test_a_task_starts_after_a_failure_of_one_log_where_the_others_can_continue(
     assert {task: dags[name].get_task(task).trigger_rule for task in RULES[name]} == RULES[name]
 
 
-def test_alarms_knows_how_each_step_ended(dags: dict[str, Any]) -> None:
-    alarms = dags["tidefold_materialize"].get_task("alarms")
-    assert alarms.upstream_task_ids == {"choose", *STAGING, "read_back", *RETENTION}
+def test_the_graph_is_a_line_for_the_data_and_few_lines_beside_it(dags: dict[str, Any]) -> None:
+    tasks = dags["tidefold_materialize"].tasks
+    assert (len(tasks), sum(len(task.downstream_task_ids) for task in tasks)) == (12, 16)
+
+
+def test_the_last_task_knows_how_each_other_ended_and_decides_the_run(dags: dict[str, Any]) -> None:
+    dag = dags["tidefold_materialize"]
+    alarms = dag.get_task("alarms")
+    assert {task.task_id for task in list_steps_before(alarms)} == {*dag.task_ids} - {"alarms"}
+    assert (alarms.is_teardown, alarms.on_failure_fail_dagrun, alarms.decides_run) == (True, True, True)
+    assert alarms.downstream_task_ids == set()
+
+
+def test_what_follows_a_group_waits_for_its_publication_alone(tmp_path: Path) -> None:
+    with DAG("mine", schedule=None) as dag:
+        before, after = EmptyOperator(task_id="before"), EmptyOperator(task_id="after")
+        before >> tidefold_group(options=Options(config=str(tmp_path / "tidefold.yaml"))) >> after
+    assert dag.get_task("after").upstream_task_ids == {"tidefold.published"}
+    assert dag.get_task("before").downstream_task_ids == {"tidefold.choose"}
+    assert dag.get_task("tidefold.published").upstream_task_ids == {"tidefold.read_back", "tidefold.retention.clean"}
 
 
 def test_a_step_that_finds_nothing_to_do_skips_those_after_it(dags: dict[str, Any]) -> None:
     tasks = dags["tidefold_materialize"].tasks
-    assert [task.task_id for task in tasks if getattr(task, "skip_idle", False)] == ["choose", "ingest", "subsume"]
+    assert [task.task_id for task in tasks if getattr(task, "skip_idle", False)] == [
+        "choose", "ingest", "retention.subsume",
+    ]  # fmt: skip
 
 
 def test_a_gate_that_refused_is_not_asked_twice(dags: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse, GetDagRun, TriggerDagRun
 
 import tidefold_airflow.operators  # noqa: F401 (before the assets, which import one of them)
@@ -47,7 +47,8 @@ def _not_found() -> AirflowRuntimeError:
 
 
 def execute(kind: type[Any], pipeline: Pipeline, run: str, upstream: Any = None, **given: Any) -> Any:
-    """What a task of that operator returns; `upstream`: what the step before it returned."""
+    """What a task of that operator returns, also if it is skipped; `upstream`: what the step before it returned."""
+    pushed: list[Any] = []
     task = kind(task_id="task", config=str(pipeline.config.path), **given)
     before = (
         [SimpleNamespace(task_id="before", task_type="TidefoldMaterializeOperator")] if upstream is not None else []
@@ -55,7 +56,7 @@ def execute(kind: type[Any], pipeline: Pipeline, run: str, upstream: Any = None,
     instance = SimpleNamespace(
         id="id",
         task_id="task",
-        xcom_push=lambda key, value: None,
+        xcom_push=lambda key, value: pushed.append(value),
         xcom_pull=lambda task_ids, map_indexes: upstream,
         get_task_states=lambda dag_id, task_ids, run_ids: {},
         dag_id="dag",
@@ -68,4 +69,7 @@ def execute(kind: type[Any], pipeline: Pipeline, run: str, upstream: Any = None,
         "ti": instance,
         "outlet_events": {assets.TABLES: events},
     }
-    return kind.execute.__wrapped__(task, context), task, context
+    try:
+        return kind.execute.__wrapped__(task, context), task, context
+    except AirflowSkipException:
+        return pushed[-1], task, context

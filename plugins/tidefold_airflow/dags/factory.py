@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TaskGroup
 
+from tidefold.operations.ground.run_endings import Require
 from tidefold_airflow import operators
-from tidefold_airflow.airflow_versions import find_some_succeeded
 from tidefold_airflow.dags.approval import tidefold_approval_dag
 from tidefold_airflow.dags.settings import (
     AS_CONFIGURED,
@@ -21,18 +20,18 @@ from tidefold_airflow.dags.settings import (
     deadline_settings,
     kind_param,
     logs_param,
+    require_duration,
+    require_logs,
+    require_seconds,
     spread_schedule,
 )
 from tidefold_airflow.observability.assets import TABLES
 from tidefold_airflow.operators.approve import LOOK_EVERY
+from tidefold_airflow.operators.base import RETENTION_GROUP, ChosenLogs
 from tidefold_airflow.operators.run_context import CONNECT_CONNECTION, Ids
 
-# If a step failed for some logs, the next step still runs for the others. It does not run if every task before it
-# failed, because the logs of the run are then unknown.
-CONTINUE_ON_PARTIAL_FAILURE: dict[str, Any] = {
-    "trigger_rule": find_some_succeeded(),
-    "retry_delay": timedelta(seconds=10),
-}
+# A step that failed for some logs stops none after it, nor does one that was skipped.
+ALWAYS: dict[str, Any] = {"trigger_rule": "all_done", "retry_delay": timedelta(seconds=10)}
 
 DOC = """
 ### Publishes tables from landed changes
@@ -43,11 +42,15 @@ DOC = """
 | ingest | reads new landed files and writes their changes to segments | as `spark.scheduled` says |
 | materialize | folds new changes into a snapshot of each log, STAGED: no reader sees it | as `spark.scheduled` says |
 | quality | judges every row of the staged files and stores the verdict | as `spark.scheduled` says |
-| confirm (one a log) | completes and publishes a log that passed, and sends its asset event | none |
-| read_back | Delta's reader on Spark reads the new versions; a difference to what was judged is an alarm | if warm |
-| subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains of dead runs | none |
-| alarms | counts failed runs in a row, finds the alarms of each log, sends new ones to the notifier | none |
-| abort, done | abort what this run staged and did not confirm; make the run red if a task is | none |
+| confirm (one a log) | publishes a log that passed, and sends its asset event; green: it is published | none |
+| read_back | Delta's reader on Spark reads what was not proved yet; a difference to what was judged is an alarm | yes |
+| retention: subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains | none |
+| abort | aborts what this run staged and did not confirm; green: something was aborted | none |
+| published (in a group) | lets what follows the group start, or skips it | none |
+| alarms | counts failed runs in a row, sends new alarms, and fails if a task failed: it makes the run red | none |
+
+**Green** means published, or nothing was new. **Skipped** means nothing was to be done: `confirm` says whether a person
+is asked, or who stopped the log. `docs/reference/airflow.md` has the table.
 
 A log that fails a step does not stop the others: each task finishes the other logs, then names the failed ones.
 A run ingests everything that has landed (its data interval is a name, not a filter). So a missed run loses nothing, and
@@ -78,6 +81,11 @@ class Options:
     alarm_conn_id: str | None = None
     alarm_notifier: str | None = None
     connect_conn_id: str = CONNECT_CONNECTION
+
+    def __post_init__(self) -> None:
+        require_duration("approval", self.approval)
+        require_duration("look_every", self.look_every)
+        require_seconds("takeover_after", self.takeover_after)
 
 
 def tidefold_dag(
@@ -112,6 +120,7 @@ def tidefold_dag(
     options = Options(
         config, approval, takeover_after, conn_id, look_every, alarm_conn_id, alarm_notifier, connect_conn_id
     )
+    require_duration("late_after", late_after)
     asks = _approval_dag(dag_id, logs, options)
     settings = {
         **dag_settings(spread_schedule(schedule, dag_id) if random_delay and isinstance(schedule, str) else schedule),
@@ -128,17 +137,25 @@ def tidefold_dag(
 
 
 def tidefold_group(
-    group_id: str = "tidefold", *, logs: Sequence[str] = (), options: Options | None = None, **group: Any
+    group_id: str = "tidefold",
+    *,
+    logs: Sequence[str] = (),
+    options: Options | None = None,
+    require: str = Require.ALL,
+    **group: Any,
 ) -> TaskGroup:
     """The same tasks as a group inside another DAG: `before >> tidefold_group(logs=["orders"]) >> after`.
 
-    Tasks after the group run only if all its tasks succeeded. With `options.approval` it makes a second DAG beside that
-    of the group, `<dag_id>.<group_id>_approval`, which asks the person.
+    What follows starts after its task `published`, which returns how the run ended for each log. It is skipped while a
+    person is asked. With `options.approval` the group makes a second DAG, `<dag_id>.<group_id>_approval`, which asks.
+
+    :param require: `all`: what follows starts if the tables of all logs are published; `any`: of one.
     """
     options = options or Options()
+    require_logs(options.config, logs)
     with TaskGroup(group_id, **group) as made:
         asks = _approval_dag(f"{made.dag.dag_id}.{made.group_id}", logs, options)
-        _tasks(logs, None, options, asks, logs)
+        _tasks(logs, None, options, asks, logs, require)
     return made
 
 
@@ -152,13 +169,18 @@ def _approval_dag(owner: str, logs: Sequence[str], options: Options) -> str | No
     ).dag_id  # fmt: skip
 
 
-def _tasks(logs: Ids | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str]) -> None:
+def _tasks(
+    logs: Ids | str, kind: str | None, options: Options, asks: str | None, only: Sequence[str], require: str = ""
+) -> None:
+    """Makes the tasks. `require`: also the one that what follows waits for."""
     config = {"config": options.config}
     asked: dict[str, Any] = {"logs": logs, "only": only, "retries": 1, **config}
     choose = operators.TidefoldListLogsOperator(task_id="choose", skip_idle=True, **asked)
-    each: dict[str, Any] = {"logs": choose.output, **config, **CONTINUE_ON_PARTIAL_FAILURE}
+    each: dict[str, Any] = {"logs": ChosenLogs(choose), **config, **ALWAYS}
     spark = {**each, "conn_id": options.conn_id, "connect_conn_id": options.connect_conn_id}
-    ingest = operators.TidefoldIngestOperator(task_id="ingest", retries=2, skip_idle=True, **spark)
+    ingest = operators.TidefoldIngestOperator(
+        task_id="ingest", skip_idle=True, **{**spark, "retries": 2, "trigger_rule": "all_success"}
+    )
     materialize = operators.TidefoldMaterializeOperator(
         task_id="materialize", kind=kind, takeover_after=options.takeover_after, retries=2, approval_dag=asks, **spark
     )
@@ -173,31 +195,37 @@ def _tasks(logs: Ids | str, kind: str | None, options: Options, asks: str | None
         outlets=[TABLES],
         approval_dag=asks,
         **config,
-        **CONTINUE_ON_PARTIAL_FAILURE,
+        **ALWAYS,
     ).expand(logs=choose.output.map(_alone))
-    # A task before each of them may be skipped, because it has nothing to do. They have work all the same.
-    keeping = {**each, "trigger_rule": "all_done"}
-    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", retries=1, skip_idle=True, **keeping)
-    truncate = operators.TidefoldTruncateOperator(task_id="truncate", retries=1, **keeping)
-    local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", retries=1, **keeping)
-    clean = operators.TidefoldCleanOperator(task_id="clean", retries=1, **keeping)
-    receivers = alarm_settings(options.alarm_conn_id, options.alarm_notifier)
-    # Also logs without news may be late.
-    alarms = operators.TidefoldAlarmsOperator(task_id="alarms", trigger_rule="all_done", **receivers, **asked)
-    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, approval_dag=asks, **each).as_teardown()
-    # Skipped tasks had nothing to do.
-    done = EmptyOperator(task_id="done", trigger_rule="none_failed")
-    # Not with on_failure_fail_dagrun: a task before such a teardown no longer counts for the run's state (measured).
-    ingest >> materialize >> quality >> confirm >> subsume >> truncate >> local_retention >> clean >> abort
-    # Also if a person marks or skips tasks between them: `abort` starts only after the steps that stage have ended.
-    [ingest, materialize, quality, confirm] >> abort
-    # The tables are published: it delays nothing but the alarms.
     read_back = operators.TidefoldVerifyReadersOperator(task_id="read_back", sample=True, retries=1, **spark)
-    confirm >> read_back >> [alarms, done]
-    # The last tasks decide the state of a run, and a failure does not reach them by itself.
-    steps = [choose, ingest, materialize, quality, confirm, subsume, truncate, local_retention, clean]
-    steps >> alarms
-    [*steps, alarms] >> done
+    with TaskGroup(RETENTION_GROUP, tooltip="Deletes what retention no longer needs"):
+        subsume, clean = make_retention(**each, retries=1, skip_idle=True)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, approval_dag=asks, **each).as_teardown()
+    receivers = alarm_settings(options.alarm_conn_id, options.alarm_notifier)
+    # Also logs without news may be late. As the last task it decides the colour of the run, also where tasks of a user
+    # follow: it asks how each task ended, so there is no line from each to it.
+    alarms = operators.TidefoldAlarmsOperator(task_id="alarms", decides_run=True, **receivers, **asked)
+    alarms.as_teardown(on_failure_fail_dagrun=True)
+    choose >> ingest >> materialize >> quality >> confirm >> [read_back, subsume]
+    # Whatever may stage something ends before the abort, also if a person marks or skips a task between them.
+    [materialize, quality, confirm] >> abort >> alarms
+    [read_back, clean] >> alarms
+    if require:
+        published = operators.TidefoldPublishedOperator(task_id="published", require=require, **{**asked, **ALWAYS})
+        [read_back, clean] >> published >> alarms
+
+
+def make_retention(*, skip_idle: bool = False, **each: Any) -> tuple[Any, Any]:
+    """Makes the tasks that delete, one after the other. Returns the first and the last.
+
+    :param skip_idle: as for TidefoldSubsumeOperator.
+    """
+    subsume = operators.TidefoldSubsumeOperator(task_id="subsume", skip_idle=skip_idle, **each)
+    truncate = operators.TidefoldTruncateOperator(task_id="truncate", **each)
+    local_retention = operators.TidefoldLocalRetentionOperator(task_id="local_retention", **each)
+    clean = operators.TidefoldCleanOperator(task_id="clean", **each)
+    subsume >> truncate >> local_retention >> clean
+    return subsume, clean
 
 
 def _alone(log: str) -> list[str]:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Param
 
+from tidefold.errors import InvalidInputError
 from tidefold_airflow.airflow_versions import CronDataIntervalTimetable, require_deadlines
 from tidefold_airflow.observability.notify import GateNotifier
-from tidefold_airflow.operators.run_context import config_path
+from tidefold_airflow.operators.run_context import config_path, require_configured
 
 if TYPE_CHECKING:
     from tidefold.config import Config
 
+PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly", "@annually", "@midnight")
 _MINUTES = {"@hourly": 60, "@daily": 24 * 60, "@weekly": 7 * 24 * 60}
 # Cron in UTC, a timetable, assets, or nothing: only by hand.
 Schedule = Any
@@ -58,9 +60,54 @@ def spread_schedule(schedule: str, name: str) -> str:
 
 
 def hours_from(variable: str) -> timedelta | None:
-    """Returns the hours in an environment variable as a duration; None if it is empty."""
-    hours = os.environ.get(variable)
-    return timedelta(hours=float(hours)) if hours else None
+    """Returns the hours in an environment variable as a duration; None if it is empty. Raises InvalidInputError."""
+    hours = number_from(variable)
+    return None if hours is None else timedelta(hours=hours)
+
+
+def number_from(variable: str) -> float | None:
+    """Returns the number in an environment variable; None if it is empty. Raises InvalidInputError."""
+    text = os.environ.get(variable)
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise InvalidInputError("OPTION_INVALID", f"`{variable}` is `{text}`, which is no number.") from None
+
+
+def schedule_from(variable: str, default: str | None = None) -> Schedule:
+    """Returns the cron in an environment variable. Raises InvalidInputError, which names the variable."""
+    from croniter import croniter  # type: ignore[import-untyped]
+
+    text = os.environ.get(variable, default)
+    if text and text not in PRESETS and not croniter.is_valid(text):
+        hint = f"Set `{variable}` to a cron expression in UTC, such as `0 * * * *`."
+        raise InvalidInputError("OPTION_INVALID", f"`{variable}` is `{text}`, which is no cron expression.", hint=hint)
+    return text
+
+
+def require_duration(name: str, value: object) -> None:
+    """Raises InvalidInputError unless it is a duration above zero, or None."""
+    if value is None or (isinstance(value, timedelta) and value > timedelta()):
+        return
+    example = f"timedelta(hours={value})" if isinstance(value, int | float) and value > 0 else "timedelta(hours=24)"
+    raise InvalidInputError("OPTION_INVALID", f"`{name}` is no duration: {value!r}.", hint=f"Give it as `{example}`.")
+
+
+def require_seconds(name: str, value: object) -> None:
+    """Raises InvalidInputError unless it is a number above zero, or None."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value <= 0):
+        raise InvalidInputError(
+            "OPTION_INVALID", f"`{name}` is no number of seconds: {value!r}.", hint="Give a number."
+        )
+
+
+def require_logs(config: str | None, logs: Sequence[str]) -> None:
+    """Raises NotFoundError for a log that the configuration does not have, if it can be read; InvalidInputError."""
+    if isinstance(logs, str):
+        raise InvalidInputError("LOGS_NOT_A_LIST", f"`logs` must be a list, not the text `{logs}`.")
+    if logs and (loaded := _find_config(config)):
+        for log in logs:
+            require_configured(loaded, log)
 
 
 def failure_settings(conn_id: str | None) -> dict[str, Any]:
@@ -108,6 +155,7 @@ def _find_config(config: str | None) -> Config | None:
 
 def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:
     """Selects some of the given logs, or of all."""
+    require_logs(config, logs)
     offered = list(logs) or list_configured_logs(config)
     items = {"type": "string", "enum": offered} if offered else {"type": "string"}
     return Param(

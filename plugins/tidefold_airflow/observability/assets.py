@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import Asset, AssetAlias
 
 from tidefold_airflow.airflow_versions import find_newest_event
-from tidefold_airflow.operators.run_context import config_path
+from tidefold_airflow.operators.run_context import config_path, require_configured
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -32,15 +32,9 @@ def table_asset(log: str, config: str | None = None) -> Asset:
     Raises InvalidInputError, NotFoundError.
     """
     from tidefold.config import load_config
-    from tidefold.errors import NotFoundError
 
     loaded = load_config(config_path(config))
-    if log not in loaded.logs:
-        raise NotFoundError(
-            "LOG_NOT_CONFIGURED",
-            f"`{loaded.path}` has no log `{log}`.",
-            hint=f"Configured logs: {', '.join(loaded.logs)}.",
-        )
+    require_configured(loaded, log)
     return asset_in(loaded, log)
 
 

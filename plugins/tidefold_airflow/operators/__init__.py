@@ -11,6 +11,7 @@ from tidefold_airflow.operators.confirm import (
     TidefoldListLogsOperator,
     TidefoldTailOperator,
 )
+from tidefold_airflow.operators.published import TidefoldPublishedOperator
 from tidefold_airflow.operators.restore import (
     TidefoldRestoreOperator,
     TidefoldRestoreSetOperator,
@@ -48,6 +49,7 @@ __all__ = [
     "TidefoldLocalRetentionOperator",
     "TidefoldLogOperator",
     "TidefoldMaterializeOperator",
+    "TidefoldPublishedOperator",
     "TidefoldQualityOperator",
     "TidefoldRestoreOperator",
     "TidefoldRestoreSetOperator",

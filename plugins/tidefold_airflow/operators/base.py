@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +18,13 @@ from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.removal_details import EVERYTHING, hosts_of
 from tidefold.storage.s3.traffic import read_traffic
 from tidefold.storage.safe_files import make_private_folder
-from tidefold_airflow.airflow_versions import AirflowException, AirflowFailException, DownstreamTasksSkipped
+from tidefold_airflow.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+    PlainXComArg,
+)
 from tidefold_airflow.observability.metrics import of_outcomes, send
 from tidefold_airflow.operators.run_context import Ids, TaskScope, airflow_errors, open_scope
 from tidefold_airflow.ui.mount import address, run_path, snapshot_path
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+RETENTION_GROUP = "retention"
 Made = dict[str, int]
 Summary = dict[str, dict[str, Any]]
 # A task, or one copy of a mapped task.
@@ -117,6 +124,24 @@ def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:
     return kind(f"{len(failed)} of {of} logs failed. " + " ".join(f"{o.log}: {o.message}" for o in failed))
 
 
+class ChosenLogs(PlainXComArg):
+    """The logs that a task before named, without a line from it in the graph. A task without them is skipped."""
+
+    def __init__(self, choose: BaseOperator) -> None:
+        super().__init__(choose)
+
+    def iter_references(self) -> Iterator[Any]:
+        """None: the tasks between them say what comes after what."""
+        return iter(())
+
+    def resolve(self, context: Mapping[str, Any], *given: Any, **more: Any) -> Any:
+        """Returns the names."""
+        logs = super().resolve(context, *given, **more)
+        if logs is None:
+            raise AirflowSkipException(f"`{self.operator.task_id}` named no logs: it failed, or did not run.")
+        return logs
+
+
 class TidefoldLogOperator(BaseOperator):
     """
     Base of the operators that act on one log after the other.
@@ -176,8 +201,18 @@ def find_idle_steps(task: Any, scope: TaskScope, context: Context) -> list[Skipp
 
 
 def find_read_backs(task: Any) -> list[Skipped]:
-    """Returns the tasks after this one that read tables back only on a Spark Connect server."""
-    return [one.task_id for one in _list_after(task) if getattr(one, "only_connected", False)]
+    """Returns the tasks after this one that read tables back only where Spark is."""
+    return [one.task_id for one in _list_after(task) if getattr(one, "only_on_spark", False)]
+
+
+def are_read_backs_due(scope: TaskScope) -> bool:
+    """Whether a published snapshot was not proved yet: of this run, of a restore, of an approval, after an outage."""
+    from tidefold.operations.verify.check_readers import is_due
+
+    try:
+        return any(is_due(scope.pipeline, log, True) for log in scope.logs)
+    except TidefoldError:
+        return True
 
 
 def skip(tasks: Iterable[Skipped], summary: Summary, context: Context) -> NoReturn:
@@ -186,9 +221,15 @@ def skip(tasks: Iterable[Skipped], summary: Summary, context: Context) -> NoRetu
     raise DownstreamTasksSkipped(tasks=list(tasks))  # type: ignore[no-untyped-call]
 
 
+def skip_this(outcomes: Iterable[Outcome], summary: Summary, context: Context) -> NoReturn:
+    """Ends the task as skipped, with a word for each log. The result of the task is kept."""
+    context["ti"].xcom_push("return_value", summary)
+    raise AirflowSkipException(" ".join(f"{outcome.log}: {outcome.message}" for outcome in outcomes))
+
+
 def is_without_work(outcomes: Iterable[Outcome]) -> bool:
     """Whether nothing was done, and nothing failed."""
-    return all(outcome.status is Status.NOTHING and not outcome.error for outcome in outcomes)
+    return all(outcome.status in (Status.NOTHING, Status.SKIPPED) and not outcome.error for outcome in outcomes)
 
 
 def _is_idle(task: Any, scope: TaskScope) -> bool:
@@ -228,10 +269,16 @@ def _list_outcomes(planned: Any) -> list[Outcome]:
 
 
 def _list_after(task: Any) -> list[Any]:
-    """Returns the tasks after this one in its own group: a DAG may have several groups of tidefold."""
     return [one for one in task.get_flat_relatives(upstream=False) if _name_group(one) == _name_group(task)]
 
 
-def _name_group(task: Any) -> str | None:
-    """Returns the id of the group of a task; None: it is in none."""
-    return task.task_group.group_id if task.task_group else None
+def list_steps_before(task: Any) -> list[Any]:
+    """Returns tidefold's tasks before this one in its own group, in the order in which they run."""
+    before = [one for one in task.get_flat_relatives(upstream=True) if _name_group(one) == _name_group(task)]
+    return sorted(before, key=lambda one: len(one.get_flat_relative_ids(upstream=True)))
+
+
+def _name_group(task: Any) -> str:
+    """Returns the id of the group of a task: a DAG may have several groups of tidefold. Retention is a part of one."""
+    name = (task.task_group.group_id if task.task_group else None) or ""
+    return str(name).removesuffix(RETENTION_GROUP).rstrip(".")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.alarms import RunFailure
+from tidefold.operations.ground.outcome import Status
+from tidefold.operations.ground.run_endings import MEANINGS, find_ending
+from tidefold_airflow.airflow_versions import AirflowFailException
 from tidefold_airflow.observability.assets import TABLES, announce, asset_in, lineage_of
 from tidefold_airflow.observability.metrics import of_alarms, of_sets, of_status, send
 from tidefold_airflow.observability.notify import ALARMS, find_notifiers
 from tidefold_airflow.operators import run_context
 from tidefold_airflow.operators.approval_run import ask_about, find_asked, needs_answer, still_waits, waits
-from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report
+from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, list_steps_before, report, skip_this
 from tidefold_airflow.ui.mount import address, snapshot_path
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ _MOST = 1_000
 
 class TidefoldAbortOperator(TidefoldLogOperator):
     """
-    Aborts the snapshots that this run began and did not confirm. Use it as a teardown.
+    Aborts the snapshots that this run began and did not confirm; skipped if there is none. Use it as a teardown.
 
     :param approval_dag: The DAG that asks people about snapshots that the gate refused. A snapshot that waits for an
         answer stays.
@@ -39,6 +43,16 @@ class TidefoldAbortOperator(TidefoldLogOperator):
     def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.approval_dag = approval_dag
+
+    def execute(self, context: Context) -> Summary:
+        """Aborts. A green task says that something was aborted."""
+        with run_context.airflow_errors():
+            scope = run_context.open_scope(self.config, self.logs, context, self.only)
+        outcomes = self.act_on_all(scope)
+        summary = report(outcomes, context)
+        return (
+            summary if any(one.status is Status.ABORTED for one in outcomes) else skip_this(outcomes, summary, context)
+        )
 
     def act(self, scope: run_context.TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.abort import abort
@@ -119,7 +133,8 @@ def _take_turns(logs: list[str], run: str) -> list[str]:
 
 class TidefoldConfirmOperator(TidefoldLogOperator):
     """
-    Confirms and publishes every log whose verdict allows it. Fails if a log did not pass.
+    Confirms and publishes every log whose verdict allows it. Fails if a log did not pass, and is skipped if there is
+    nothing to publish: a person is asked, the log was stopped on purpose, or it has nothing new.
 
     Logs of a set are published together, or not at all: the first of their tasks decides for all of them.
 
@@ -144,7 +159,11 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
             scope = run_context.open_scope(self.config, self.logs, context, self.only)
             run_context.require_ran(context)
         self._waiting = run_context.waiting_logs(context)
-        return self._report(scope, self.act_on_all(scope), context)
+        outcomes = self.act_on_all(scope)
+        summary = self._report(scope, outcomes, context)
+        ended = {find_ending(one.status, one.error_code) for one in outcomes}
+        is_skipped = all(one and MEANINGS[one].task == "skipped" for one in ended)
+        return skip_this(outcomes, summary, context) if is_skipped else summary
 
     def act(self, scope: run_context.TaskScope, log: str) -> Outcome:
         from tidefold.errors import GateFailedError
@@ -160,6 +179,10 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
             if self.approval_dag is None or staged is None:
                 raise
             return ask_about(self.approval_dag, log, staged)
+        if outcome.status is Status.NOTHING and (state := scope.pipeline.ledger(log).find()) and state.stopped:
+            return replace(
+                outcome, status=Status.SKIPPED, message=f"{state.stopped}; `tidefold move resume {log}` ends that"
+            )
         if outcome.error and self.approval_dag and scope.pipeline.config.set_of(log):
             return self._ask_for_set(scope, log, self.approval_dag) or outcome
         return outcome
@@ -213,9 +236,11 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
     """
     Counts the failed runs of each log, finds its alarms (``alarms`` in tidefold.yaml), and sends new ones once.
 
-    The task returns ``{log: {alarms, failures}}``. It fails only if a notifier or the store fails. The next run
+    The task returns ``{log: {alarms, failures}}``. It fails if a notifier or the store fails. The next run
     sends an alarm that was not sent.
 
+    :param decides_run: Fail also if a task before it failed, or a table lacks rows, and name it: as the last task of a
+        run it makes the run red.
     :param alarm_conn_id: Connection of a webhook, see GateNotifier.
     :param alarm_notifier: Dotted path of a function that takes the context of the task; ``alarms`` in it has the new
         alarms. Or of a notifier.
@@ -225,8 +250,16 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
     # The text of a notifier about a failed task.
     failure_text = "could not look for alarms, or could not send them"
 
-    def __init__(self, *, alarm_conn_id: str | None = None, alarm_notifier: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        alarm_conn_id: str | None = None,
+        alarm_notifier: str | None = None,
+        decides_run: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.decides_run = decides_run
         self.alarm_conn_id = alarm_conn_id
         self.alarm_notifier = alarm_notifier
 
@@ -237,7 +270,8 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
         with run_context.airflow_errors():
             scope = run_context.open_scope(self.config, self.logs or (), context, self.only)
             notifiers = find_notifiers(self.alarm_conn_id, self.alarm_notifier)
-            errors = find_errors(*_read_steps(context), scope.logs)
+            summaries, failed = read_steps(context)
+            errors = find_errors(summaries, failed, scope.logs)
             runs = find_run_alarms(scope.pipeline, scope.run, scope.logs, errors)
         send(gauge for run in runs for gauge in of_alarms(run.status))
         new = [alarm for run in runs for alarm in run.new]
@@ -251,10 +285,28 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
         finally:
             with run_context.airflow_errors():
                 keep_run_alarms(scope.pipeline, runs, is_sent=is_sent)
-        return {
+        found = {
             run.status.log: {"alarms": [str(a.kind) for a in run.status.alarms], "failures": run.after.failures}
             for run in runs
         }
+        wrong = [*(f"task `{step}` failed" for step in summaries if step in failed)]
+        wrong += [f"{log}: {failure.text}" for log, failure in errors.items()]
+        wrong += find_left_out(scope).values()
+        if self.decides_run and wrong:
+            context["ti"].xcom_push("return_value", found)
+            # The receivers were told what is new. A red run is no failure of this task.
+            self.on_failure_callback = ()
+            raise AirflowFailException(f"This run is red: {'; '.join(wrong)}.")
+        return found
+
+
+def find_left_out(scope: run_context.TaskScope) -> dict[str, str]:
+    """Returns why a published table lacks rows, for each log where it does."""
+    from tidefold.operations.inspect.status import explain_left_out
+
+    states = [state for log in scope.logs if (state := scope.pipeline.ledger(log).find())]
+    told = [outcome for state in states if (outcome := explain_left_out(scope.pipeline, state))]
+    return {outcome.log: outcome.message for outcome in told}
 
 
 def find_errors(
@@ -275,19 +327,20 @@ def find_errors(
     return {log: first[log] for log in logs if log in first}
 
 
-def _read_steps(context: Context) -> tuple[dict[str, list[Mapping[str, Any]]], frozenset[str]]:
-    """Returns what the earlier tasks returned, and which of them failed."""
+def read_steps(context: Context) -> tuple[dict[str, list[Mapping[str, Any]]], frozenset[str]]:
+    """Returns what tidefold's tasks before this one returned, in their order, and which of them failed.
+
+    In their order the first error of a log is the cause of the others.
+    """
     ti: Any = context["ti"]
-    names = [task.task_id for task in ti.task.upstream_list]
+    names = [task.task_id for task in list_steps_before(ti.task)]
     if not names:
         return {}, frozenset()
     states = ti.get_task_states(dag_id=ti.dag_id, task_ids=names, run_ids=[ti.run_id]).get(ti.run_id, {})
     failed = frozenset(
         name if name in names else name.rpartition("_")[0] for name, state in states.items() if str(state) == "failed"
     )
-    # In the order in which they ran: the first error of a log is the cause of the others.
-    steps = sorted(ti.task.upstream_list, key=lambda task: len(task.get_flat_relative_ids(upstream=True)))
-    return {task.task_id: list(_list_summaries(ti.xcom_pull(task_ids=task.task_id))) for task in steps}, failed
+    return {name: list(_list_summaries(ti.xcom_pull(task_ids=name))) for name in names}, failed
 
 
 def _list_summaries(returned: Any) -> Iterator[Mapping[str, Any]]:

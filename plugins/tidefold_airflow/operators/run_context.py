@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.installation import default_config
 from tidefold.operations.ground.outcome import Status
 from tidefold_airflow.airflow_versions import AirflowException, AirflowFailException, AirflowNotFoundException
@@ -21,6 +21,7 @@ from tidefold_airflow.airflow_versions import AirflowException, AirflowFailExcep
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from tidefold.config import Config
     from tidefold.wiring import Pipeline
 
 
@@ -83,6 +84,13 @@ def _require_allowed(logs: Sequence[str], only: Sequence[str]) -> None:
 def config_path(config: str | None) -> Path:
     """Returns the given path, else TIDEFOLD_CONFIG, else `tidefold.yaml` of the clone or in AIRFLOW_HOME."""
     return Path(config or os.environ.get("TIDEFOLD_CONFIG") or default_config())
+
+
+def require_configured(config: Config, log: str) -> None:
+    """Raises NotFoundError if the configuration has no such log."""
+    if log not in config.logs:
+        known = f"Configured logs: {', '.join(config.logs)}."
+        raise NotFoundError("LOG_NOT_CONFIGURED", f"`{config.path}` has no log `{log}`.", hint=known)
 
 
 def find_server(connection: str) -> str:

@@ -61,10 +61,10 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
     operator_extra_links = (base.SnapshotLink(), base.ReportLink())
     # The DAG that asks a person about snapshots that the gate refused.
     approval_dag: str | None = None
-    # Skip the step where no Spark Connect server would run it.
-    only_connected = False
-    # Whether a Spark Connect server runs the step; known when it executes.
-    on_server = False
+    # Skip the step where nothing but a JVM of its own would run it for a few rows.
+    only_on_spark = False
+    # Whether a Spark Connect server runs the step, or any Spark; known when it executes.
+    on_server = on_spark = False
     _is_connected = False
 
     def __init__(
@@ -95,8 +95,9 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
         step, address = self._build_step(scope), run_context.find_server(self.connect_conn_id)
         way, reason = scope.pipeline.config.spark.choose_scheduled(bool(address))
         self.on_server = way is Scheduled.CONNECT or is_connect(scope.pipeline.config.spark.master)
-        if self.only_connected and not self.on_server:
-            raise AirflowSkipException(f"No Spark Connect server runs this step: {reason}.")
+        self.on_spark = self.on_server or way is Scheduled.SUBMIT
+        if self.only_on_spark and not self.on_spark:
+            raise AirflowSkipException(f"No Spark runs this step: {reason}.")
         above = None if way is Scheduled.BY_SIZE else 0
         local = run_without_spark(scope.pipeline, step, scope.logs, above=above)
         if not local.spark:
@@ -156,7 +157,7 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
     Ingests the landed files of each log.
 
     :param skip_idle: If nothing landed and no log has anything to fold or to publish, skip the tasks after this one
-        that would do nothing; also the one that reads back, if no Spark Connect server is there.
+        that would do nothing; also the one that reads back, if it has no Spark.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
@@ -174,7 +175,7 @@ class TidefoldIngestOperator(TidefoldSparkOperator):
         summary = base.report(outcomes, context)
         if self.skip_idle:
             idle = base.find_idle_steps(self, scope, context) if base.is_without_work(outcomes) else []
-            if idle or not self.on_server:
+            if not self.on_spark or (idle and not base.are_read_backs_due(scope)):
                 idle += base.find_read_backs(self)
             if idle:
                 base.skip(idle, summary, context)
@@ -297,7 +298,7 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
     Compares each published table, as Delta's reader on Spark returns it, with what was judged, and records the proof.
 
     :param sample: Read only snapshots that were not read back, and of a large table a share of the files. Skip the task
-        if no Spark Connect server is there.
+        if neither a Spark Connect server nor ``spark.scheduled: submit`` is there.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
@@ -305,12 +306,12 @@ class TidefoldVerifyReadersOperator(TidefoldSparkOperator):
 
     def __init__(self, *, sample: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.only_connected = sample
+        self.only_on_spark = sample
 
     def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import VerifyStep
 
-        return VerifyStep(self.only_connected)
+        return VerifyStep(self.only_on_spark)
 
 
 class TidefoldAsOfOperator(TidefoldSnapshotOperator):

@@ -1,0 +1,57 @@
+"""The operator that lets what follows tidefold's tasks start only after their tables are published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidefold.operations.ground.outcome import Status
+from tidefold.operations.ground.run_endings import Ending, Require, find_ending, may_follow, worst
+from tidefold_airflow.airflow_versions import AirflowSkipException
+from tidefold_airflow.operators.base import TidefoldLogOperator, list_steps_before
+from tidefold_airflow.operators.confirm import find_errors, find_left_out, read_steps
+from tidefold_airflow.operators.run_context import airflow_errors, open_scope, parse_choice
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class TidefoldPublishedOperator(TidefoldLogOperator):
+    """
+    Succeeds if the tables of the run are published, and is skipped otherwise: what follows it is then skipped too.
+
+    The task returns ``{ending: [log]}``, also if it is skipped: ``published`` has the logs that this run published. The
+    endings are those of docs/reference/airflow.md.
+
+    :param require: ``all``: every log that was not stopped on purpose is up to date; ``any``: one is.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    def __init__(self, *, require: str = Require.ALL, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.require = parse_choice("require", require, Require)
+
+    def execute(self, context: Context) -> dict[str, list[str]]:  # type: ignore[override]
+        """Finds how the run ended for each log."""
+        with airflow_errors():
+            scope = open_scope(self.config, self.logs, context, self.only)
+            left_out = find_left_out(scope)
+        before: list[Any] = list_steps_before(context["ti"].task)
+        tasks = {one.task_id for one in before if not getattr(one, "is_retention", False)}
+        summaries, failed = read_steps(context)
+        summaries = {name: told for name, told in summaries.items() if name in tasks}
+        errors = find_errors(summaries, failed & tasks, scope.logs)
+        endings = {log: [Ending.FAILED] if log in errors else [] for log in scope.logs}
+        for told in (what for listed in summaries.values() for what in listed):
+            # What the gate refused, `confirm` decides.
+            for log, what in told.items():
+                if log in endings and what["result"] != Status.FAILED:
+                    endings[log] += [one for one in [find_ending(what["result"], what["error"])] if one]
+        ended = {log: worst([*found, Ending.LEFT_OUT if log in left_out else None]) for log, found in endings.items()}
+        grouped = {ending.value: [log for log, one in ended.items() if one is ending] for ending in Ending}
+        grouped = {ending: logs for ending, logs in grouped.items() if logs}
+        words = "; ".join(f"{ending}: {', '.join(logs)}" for ending, logs in grouped.items())
+        if not may_follow(ended.values(), self.require):
+            context["ti"].xcom_push("return_value", grouped)
+            raise AirflowSkipException(f"What follows is skipped ({self.require} is required). {words}")
+        self.log.info("%s", words)
+        return grouped
