@@ -24,6 +24,7 @@ To undo a restore, restore again. **What about the later changes?** The form has
 
 - `stay`: go back, and stay there. The log ingests and folds nothing until `tidefold_resume`, or `tidefold move resume`.
 - `skip`: go back, and leave the later changes out for good.
+- `carry`, for a tail: publish its base at once; the next run folds the changes of the tail.
 - `replay`, for repairs: the table starts from this snapshot, and the next run folds the later changes again.
 
 `stay` and `replay` are refused if the later changes were truncated. A **dry run** (the default) says what a restore

@@ -18,13 +18,14 @@ from support.airflow_shop import FAILS, MATERIALIZE, PASSES, Stock, prepare
 from support.dag_test import DagTests, PlayedRun, airflow_database, find_asset_events, find_runs
 from support.webhook import webhook
 from tidefold.domain.log_state import State
+from tidefold.operations.ingest.stop_resume import resume, stop
 from tidefold.operations.inspect.alarms import find_alarm_record
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.verify.scope import find_proof
 from tidefold.wiring import open_pipeline
 
-STEPS = ("choose", "ingest", "materialize", "quality", "confirm#0", "confirm#1", "alarms", "abort", "done")
-RETENTION = ("subsume", "truncate", "local_retention", "clean")
+STEPS = ("choose", "ingest", "materialize", "quality", "confirm#0", "confirm#1", "alarms")
+RETENTION = tuple(f"retention.{task}" for task in ("subsume", "truncate", "local_retention", "clean"))
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -97,7 +98,31 @@ def test_a_group_in_a_users_dag_does_the_same_between_his_own_tasks(played: Play
     run = played.play("shop_group").green()
     assert played.shown("notes") == played.held["notes"]
     assert run.tasks["tidefold.confirm#0"] == "success"
+    assert run.results["tidefold.published"] == {"published": ["notes"]}
     assert run.results["after"] == "told"
+
+
+def test_what_follows_a_group_is_skipped_while_a_person_is_asked(played: PlayedShop, first: PlayedRun) -> None:
+    """The run is green, and its task says why."""
+    played.suite("notes", FAILS)
+    played.change("notes", {5: "h"})
+    run = played.play("shop_group").green()
+    states = {task: run.tasks[task] for task in ("tidefold.confirm#0", "tidefold.published", "after")}
+    assert states == dict.fromkeys(states, "skipped")
+    assert run.results["tidefold.published"] == {"waits for a person": ["notes"]}
+    attempt = played.state("notes").open_attempt
+    assert attempt
+    abort(played.pipeline, "notes", "by hand", snapshot=attempt.id)
+    played.suite("notes", PASSES)
+
+
+def test_a_log_that_was_stopped_on_purpose_fails_no_run(played: PlayedShop, first: PlayedRun) -> None:
+    stop(played.pipeline, "items", "", "ann", "a move")
+    run = played.play().green()
+    assert (run.results["ingest"]["items"]["result"], run.tasks["alarms"]) == ("skipped", "success")
+    assert "stopped by ann on " in run.lines
+    assert played.all_equal()
+    resume(played.pipeline, "items")
 
 
 def test_a_failed_gate_asks_in_a_run_of_its_own_and_holds_nobody(played: PlayedShop, first: PlayedRun) -> None:
@@ -182,7 +207,7 @@ def test_a_log_that_keeps_failing_is_told_once_and_counts_again_after_a_good_run
     before = len(played.told)
     for number in (1, 2, 3):
         played.change("items", {number: f"while notes fails {number}"})
-        assert played.play().red().tasks["alarms"] == "success"
+        assert "This run is red: task `ingest` failed; notes: ingest: LANDING_MISSING" in played.play().red().lines
         assert played.shown("items") == played.held["items"]
     told = [alarm for message in played.told[before:] for alarm in message["alarms"]]
     assert [(alarm["log"], alarm["kind"]) for alarm in told] == [("notes", "failures")]

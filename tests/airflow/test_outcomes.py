@@ -13,7 +13,7 @@ from local_airflow.settings import PROJECT
 from support.pipelines import make_pipeline
 from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError, TidefoldError
 from tidefold.operations.ground.outcome import Outcome, Status
-from tidefold.operations.ground.run_endings import MEANINGS, Ending, Require, find_ending, may_follow, worst
+from tidefold.operations.ground.run_endings import MEANINGS, Require, RunEnding, find_ending, may_follow, worst
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 from tidefold_airflow.operators.base import report, result_path
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors
@@ -116,7 +116,7 @@ def _read_table(path: Path) -> dict[str, list[str]]:
     """The rows of the first table of a page, by their first cell."""
     lines = [line for line in path.read_text().partition("| ending of a log |")[2].splitlines() if line][1:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:] if line.startswith("|")]
-    return {row[0]: row[1:] for row in rows[: len(Ending)]}
+    return {row[0]: row[1:] for row in rows[: len(RunEnding)]}
 
 
 def test_the_page_of_endings_shows_the_table_of_the_program() -> None:
@@ -133,22 +133,22 @@ def test_the_page_of_endings_shows_the_table_of_the_program() -> None:
 @pytest.mark.parametrize(
     ("result", "code", "exit_code", "ending"),
     [
-        ("published", None, 0, Ending.PUBLISHED),
-        ("already", None, 0, Ending.PUBLISHED),
-        ("nothing", None, 0, Ending.NOTHING_NEW),
-        ("skipped", None, 0, Ending.STOPPED),
-        ("asked", None, 0, Ending.WAITS),
-        ("waits", None, 0, Ending.WAITS),
-        ("failed", None, 0, Ending.REFUSED),
-        ("error", "GATE_FAILED", 3, Ending.REFUSED),
-        ("error", "UNAVAILABLE_VALUE", 2, Ending.LEFT_OUT),
-        ("error", "CHECKSUM", 5, Ending.DAMAGED),
-        ("stopped", "BAD_RECORDS", 2, Ending.FAILED),
+        ("published", None, 0, RunEnding.PUBLISHED),
+        ("already", None, 0, RunEnding.PUBLISHED),
+        ("nothing", None, 0, RunEnding.NOTHING_NEW),
+        ("skipped", None, 0, RunEnding.STOPPED),
+        ("asked", None, 0, RunEnding.WAITS),
+        ("waits", None, 0, RunEnding.WAITS),
+        ("failed", None, 0, RunEnding.REFUSED),
+        ("error", "GATE_FAILED", 3, RunEnding.REFUSED),
+        ("error", "UNAVAILABLE_VALUE", 2, RunEnding.LEFT_OUT),
+        ("error", "CHECKSUM", 5, RunEnding.DAMAGED),
+        ("stopped", "BAD_RECORDS", 2, RunEnding.FAILED),
         ("staged", None, 0, None),
     ],
 )
 def test_a_step_ends_as_its_result_and_its_error_say(
-    result: str, code: str | None, exit_code: int, ending: Ending | None
+    result: str, code: str | None, exit_code: int, ending: RunEnding | None
 ) -> None:
     assert find_ending(result, code, exit_code) is ending
 
@@ -156,19 +156,19 @@ def test_a_step_ends_as_its_result_and_its_error_say(
 @pytest.mark.parametrize(
     ("endings", "with_all", "with_any"),
     [
-        ([Ending.PUBLISHED, Ending.NOTHING_NEW], True, True),
-        ([Ending.PUBLISHED, Ending.STOPPED], True, True),
-        ([Ending.PUBLISHED, Ending.WAITS], False, True),
-        ([Ending.PUBLISHED, Ending.FAILED], False, True),
-        ([Ending.LEFT_OUT, Ending.REFUSED], False, False),
-        ([Ending.STOPPED], False, False),
+        ([RunEnding.PUBLISHED, RunEnding.NOTHING_NEW], True, True),
+        ([RunEnding.PUBLISHED, RunEnding.STOPPED], True, True),
+        ([RunEnding.PUBLISHED, RunEnding.WAITS], False, True),
+        ([RunEnding.PUBLISHED, RunEnding.FAILED], False, True),
+        ([RunEnding.LEFT_OUT, RunEnding.REFUSED], False, False),
+        ([RunEnding.STOPPED], False, False),
         ([], False, False),
     ],
 )
-def test_what_follows_starts_as_the_logs_ended(endings: list[Ending], with_all: bool, with_any: bool) -> None:
+def test_what_follows_starts_as_the_logs_ended(endings: list[RunEnding], with_all: bool, with_any: bool) -> None:
     assert (may_follow(endings, Require.ALL), may_follow(endings, Require.ANY)) == (with_all, with_any)
 
 
 def test_the_worst_step_of_a_log_counts() -> None:
-    assert worst([None, Ending.PUBLISHED, Ending.LEFT_OUT]) is Ending.LEFT_OUT
-    assert worst([None, None]) is Ending.NOTHING_NEW
+    assert worst([None, RunEnding.PUBLISHED, RunEnding.LEFT_OUT]) is RunEnding.LEFT_OUT
+    assert worst([None, None]) is RunEnding.NOTHING_NEW

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidefold_airflow import operators
-from tidefold_airflow.dags.settings import dag_settings, hours_from, log_param, snapshot_param
+from tidefold_airflow.dags.settings import dag_settings, hours_from, log_param, require_duration, snapshot_param
 from tidefold_airflow.operators.approve import LOOK_EVERY
 
 DOC = """
@@ -51,6 +51,8 @@ def tidefold_approval_dag(
     :param config: as for `tidefold_dag`.
     :param dag: more of Airflow's own arguments of a DAG.
     """
+    require_duration("patience", patience)
+    require_duration("look_every", look_every)
     settings = {
         **dag_settings(None),
         "max_active_runs": _MANY,

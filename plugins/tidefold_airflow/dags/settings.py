@@ -27,6 +27,7 @@ AS_CONFIGURED = "configured"
 _CHOICES = {
     "stay": "Go back, and stay there until somebody resumes the log (`tidefold move resume LOG`, or tidefold_resume)",
     "skip": "Go back, and leave the later changes out for good",
+    "carry": "Of a tail: publish its base at once, and fold the changes of the tail with the next run",
     "replay": "Build the table anew from there, and fold the later changes again with the next run (for repairs)",
 }
 
@@ -197,7 +198,7 @@ def version_param() -> Param:
 
 def log_position_param(*, of_set: bool = False) -> Param:
     """Selects what a restore does with the later changes. A set cannot leave any out."""
-    display = {key: words for key, words in _CHOICES.items() if key != "skip" or not of_set}
+    display = {key: words for key, words in _CHOICES.items() if key not in ("skip", "carry") or not of_set}
     return Param(type="string", enum=list(display), values_display=display, title="What about the later changes?")
 
 

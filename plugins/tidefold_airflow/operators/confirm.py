@@ -285,7 +285,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
         finally:
             with run_context.airflow_errors():
                 keep_run_alarms(scope.pipeline, runs, is_sent=is_sent)
-        found = {
+        summary = {
             run.status.log: {"alarms": [str(a.kind) for a in run.status.alarms], "failures": run.after.failures}
             for run in runs
         }
@@ -293,11 +293,11 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
         wrong += [f"{log}: {failure.text}" for log, failure in errors.items()]
         wrong += find_left_out(scope).values()
         if self.decides_run and wrong:
-            context["ti"].xcom_push("return_value", found)
+            context["ti"].xcom_push("return_value", summary)
             # The receivers were told what is new. A red run is no failure of this task.
             self.on_failure_callback = ()
             raise AirflowFailException(f"This run is red: {'; '.join(wrong)}.")
-        return found
+        return summary
 
 
 def find_left_out(scope: run_context.TaskScope) -> dict[str, str]:
@@ -305,8 +305,8 @@ def find_left_out(scope: run_context.TaskScope) -> dict[str, str]:
     from tidefold.operations.inspect.status import explain_left_out
 
     states = [state for log in scope.logs if (state := scope.pipeline.ledger(log).find())]
-    told = [outcome for state in states if (outcome := explain_left_out(scope.pipeline, state))]
-    return {outcome.log: outcome.message for outcome in told}
+    outcomes = [outcome for state in states if (outcome := explain_left_out(scope.pipeline, state))]
+    return {outcome.log: outcome.message for outcome in outcomes}
 
 
 def find_errors(

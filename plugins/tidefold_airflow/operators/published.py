@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidefold.operations.ground.outcome import Status
-from tidefold.operations.ground.run_endings import Ending, Require, find_ending, may_follow, worst
+from tidefold.operations.ground.run_endings import Require, RunEnding, find_ending, may_follow, worst
 from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators.base import TidefoldLogOperator, list_steps_before
 from tidefold_airflow.operators.confirm import find_errors, find_left_out, read_steps
@@ -38,16 +38,18 @@ class TidefoldPublishedOperator(TidefoldLogOperator):
         before: list[Any] = list_steps_before(context["ti"].task)
         tasks = {one.task_id for one in before if not getattr(one, "is_retention", False)}
         summaries, failed = read_steps(context)
-        summaries = {name: told for name, told in summaries.items() if name in tasks}
+        summaries = {name: listed for name, listed in summaries.items() if name in tasks}
         errors = find_errors(summaries, failed & tasks, scope.logs)
-        endings = {log: [Ending.FAILED] if log in errors else [] for log in scope.logs}
-        for told in (what for listed in summaries.values() for what in listed):
+        endings = {log: [RunEnding.FAILED] if log in errors else [] for log in scope.logs}
+        for summary in (one for listed in summaries.values() for one in listed):
             # What the gate refused, `confirm` decides.
-            for log, what in told.items():
-                if log in endings and what["result"] != Status.FAILED:
-                    endings[log] += [one for one in [find_ending(what["result"], what["error"])] if one]
-        ended = {log: worst([*found, Ending.LEFT_OUT if log in left_out else None]) for log, found in endings.items()}
-        grouped = {ending.value: [log for log, one in ended.items() if one is ending] for ending in Ending}
+            for log, result in summary.items():
+                if log in endings and result["result"] != Status.FAILED:
+                    endings[log] += [one for one in [find_ending(result["result"], result["error"])] if one]
+        ended = {
+            log: worst([*found, RunEnding.LEFT_OUT if log in left_out else None]) for log, found in endings.items()
+        }
+        grouped = {ending.value: [log for log, one in ended.items() if one is ending] for ending in RunEnding}
         grouped = {ending: logs for ending, logs in grouped.items() if logs}
         words = "; ".join(f"{ending}: {', '.join(logs)}" for ending, logs in grouped.items())
         if not may_follow(ended.values(), self.require):

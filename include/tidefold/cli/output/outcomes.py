@@ -11,7 +11,7 @@ from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import GateFailedError
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
-from tidefold.operations.ground.run_endings import Ending, ending_of
+from tidefold.operations.ground.run_endings import RunEnding, ending_of
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
@@ -26,7 +26,7 @@ _LINES = 20
 def exit_code(outcomes: Iterable[Outcome]) -> int:
     """3 when a gate failed, else the code of the first error, else 0."""
     listed = list(outcomes)
-    if any(ending_of(o) is Ending.REFUSED for o in listed):
+    if any(ending_of(o) is RunEnding.REFUSED for o in listed):
         return GateFailedError.exit_code
     return next((o.error.exit_code for o in listed if o.error), 0)
 

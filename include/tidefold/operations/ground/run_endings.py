@@ -13,7 +13,7 @@ from tidefold.errors import CorruptError, GateFailedError
 from tidefold.operations.ground.outcome import Outcome, Status
 
 
-class Ending(StrEnum):
+class RunEnding(StrEnum):
     """What became of a log in a run. If its steps ended in several ways, the last of this list counts."""
 
     NOTHING_NEW = "nothing new"
@@ -53,50 +53,51 @@ class Meaning:
     tone: str
 
 
-MEANINGS: Mapping[Ending, Meaning] = {
-    Ending.PUBLISHED: Meaning(0, "success", "success", "yes", True, "up to date", "good"),
-    Ending.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", False, "up to date", "good"),
-    Ending.STOPPED: Meaning(0, "skipped", "success", "idle", False, "stopped", "warn"),
-    Ending.WAITS: Meaning(GateFailedError.exit_code, "skipped", "success", "no", False, "waits for a person", "warn"),
-    Ending.LEFT_OUT: Meaning(2, "success", "failed", "no", True, "rows left out", "warn"),
-    Ending.REFUSED: Meaning(GateFailedError.exit_code, "failed", "failed", "no", False, "needs attention", "bad"),
-    Ending.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged", "bad"),
-    Ending.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention", "bad"),
+_GATE = GateFailedError.exit_code
+MEANINGS: Mapping[RunEnding, Meaning] = {
+    RunEnding.PUBLISHED: Meaning(0, "success", "success", "yes", True, "up to date", "good"),
+    RunEnding.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", False, "up to date", "good"),
+    RunEnding.STOPPED: Meaning(0, "skipped", "success", "idle", False, "stopped", "warn"),
+    RunEnding.WAITS: Meaning(_GATE, "skipped", "success", "no", False, "waits for a person", "warn"),
+    RunEnding.LEFT_OUT: Meaning(2, "success", "failed", "no", True, "rows left out", "warn"),
+    RunEnding.REFUSED: Meaning(_GATE, "failed", "failed", "no", False, "needs attention", "bad"),
+    RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged", "bad"),
+    RunEnding.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention", "bad"),
 }
 _RESULTS = {
-    Status.FAILED: Ending.REFUSED,
+    Status.FAILED: RunEnding.REFUSED,
     # Of a step: a question ended without an answer, and the next run folds the changes again.
-    Status.ABORTED: Ending.WAITS,
-    Status.ASKED: Ending.WAITS,
-    Status.WAITS: Ending.WAITS,
-    Status.SKIPPED: Ending.STOPPED,
-    Status.PUBLISHED: Ending.PUBLISHED,
-    Status.ALREADY: Ending.PUBLISHED,
-    Status.NOTHING: Ending.NOTHING_NEW,
+    Status.ABORTED: RunEnding.WAITS,
+    Status.ASKED: RunEnding.WAITS,
+    Status.WAITS: RunEnding.WAITS,
+    Status.SKIPPED: RunEnding.STOPPED,
+    Status.PUBLISHED: RunEnding.PUBLISHED,
+    Status.ALREADY: RunEnding.PUBLISHED,
+    Status.NOTHING: RunEnding.NOTHING_NEW,
 }
-_CODES = {"GATE_FAILED": Ending.REFUSED, "UNAVAILABLE_VALUE": Ending.LEFT_OUT}
+_CODES = {"GATE_FAILED": RunEnding.REFUSED, "UNAVAILABLE_VALUE": RunEnding.LEFT_OUT}
 
 
-def ending_of(outcome: Outcome) -> Ending | None:
+def ending_of(outcome: Outcome) -> RunEnding | None:
     """Returns how a step ended for a log; None: it did its part, and a later step decides."""
     exit_code = outcome.error.exit_code if outcome.error else 0
     return find_ending(outcome.status, outcome.error_code, exit_code)
 
 
-def find_ending(result: str, code: str | None, exit_code: int = 0) -> Ending | None:
+def find_ending(result: str, code: str | None, exit_code: int = 0) -> RunEnding | None:
     """As `ending_of`, from the result and the error code of a step."""
     if code:
         damaged = exit_code == CorruptError.exit_code
-        return Ending.DAMAGED if damaged else _CODES.get(code, Ending.FAILED)
+        return RunEnding.DAMAGED if damaged else _CODES.get(code, RunEnding.FAILED)
     return _RESULTS.get(Status(result))
 
 
-def worst(endings: Iterable[Ending | None]) -> Ending:
+def worst(endings: Iterable[RunEnding | None]) -> RunEnding:
     """Returns the ending that counts of those of a log's steps."""
-    return max((one for one in endings if one), key=list(Ending).index, default=Ending.NOTHING_NEW)
+    return max((one for one in endings if one), key=list(RunEnding).index, default=RunEnding.NOTHING_NEW)
 
 
-def may_follow(endings: Iterable[Ending], require: Require) -> bool:
+def may_follow(endings: Iterable[RunEnding], require: Require) -> bool:
     """Whether what follows the tasks may start. Logs that were stopped on purpose do not decide."""
-    found = [MEANINGS[one].follows == "yes" for one in endings if MEANINGS[one].follows != "idle"]
-    return bool(found) and (all(found) if require is Require.ALL else any(found))
+    decisions = [MEANINGS[one].follows == "yes" for one in endings if MEANINGS[one].follows != "idle"]
+    return bool(decisions) and (all(decisions) if require is Require.ALL else any(decisions))
