@@ -134,9 +134,9 @@ class ChosenLogs(PlainXComArg):
         """None: the tasks between them say what comes after what."""
         return iter(())
 
-    def resolve(self, context: Mapping[str, Any], *given: Any, **more: Any) -> Any:
+    def resolve(self, context: Mapping[str, Any], *more: Any, **named: Any) -> Any:
         """Returns the names."""
-        logs = super().resolve(context, *given, **more)
+        logs = super().resolve(context, *more, **named)
         if logs is None:
             raise AirflowSkipException(f"`{self.operator.task_id}` named no logs: it failed, or did not run.")
         return logs

@@ -46,9 +46,9 @@ class TidefoldPublishedOperator(TidefoldLogOperator):
             for log, result in summary.items():
                 if log in endings and result["result"] != Status.FAILED:
                     endings[log] += [one for one in [find_ending(result["result"], result["error"])] if one]
-        ended = {
-            log: worst([*found, RunEnding.LEFT_OUT if log in left_out else None]) for log, found in endings.items()
-        }
+        for log in left_out:
+            endings[log].append(RunEnding.LEFT_OUT)
+        ended = {log: worst(listed) for log, listed in endings.items()}
         grouped = {ending.value: [log for log, one in ended.items() if one is ending] for ending in RunEnding}
         grouped = {ending: logs for ending, logs in grouped.items() if logs}
         words = "; ".join(f"{ending}: {', '.join(logs)}" for ending, logs in grouped.items())

@@ -89,8 +89,8 @@ def config_path(config: str | None) -> Path:
 def require_configured(config: Config, log: str) -> None:
     """Raises NotFoundError if the configuration has no such log."""
     if log not in config.logs:
-        known = f"Configured logs: {', '.join(config.logs)}."
-        raise NotFoundError("LOG_NOT_CONFIGURED", f"`{config.path}` has no log `{log}`.", hint=known)
+        hint = f"Configured logs: {', '.join(config.logs)}."
+        raise NotFoundError("LOG_NOT_CONFIGURED", f"`{config.path}` has no log `{log}`.", hint=hint)
 
 
 def find_server(connection: str) -> str:
