@@ -27,7 +27,7 @@ from tidefold.domain.paths import LogPaths
 
 DAY = timedelta(days=1)
 BACKFILL = "tidefold_backfill"
-RETENTION = ("subsume", "truncate", "local_retention", "clean")
+RETENTION = tuple(f"retention.{task}" for task in ("subsume", "truncate", "local_retention", "clean"))
 CONSUMER = "tidefold_consumer"
 
 
@@ -88,7 +88,8 @@ def _newest(shop: Shop) -> dict[str, int]:
 def test_the_schedulers_own_run_publishes_every_log(shop: Shop, first: FirstRun) -> None:
     assert first.run.id.startswith("scheduled__")
     steps = {task: state for task, state in first.run.tasks.items() if task not in RETENTION}
-    assert set(steps) >= {"ingest", "materialize", "quality", "confirm#0", "confirm#1", "abort", "alarms", "done"}
+    assert set(steps) >= {"ingest", "materialize", "quality", "confirm#0", "confirm#1", "abort", "alarms"}
+    assert steps.pop("abort") == "skipped"
     assert set(steps.values()) == {"success"}
     for log in LOGS:
         [snapshot] = first.states[log].snapshots
@@ -193,7 +194,7 @@ def test_the_next_run_publishes_what_the_suite_held_back(shop: Shop, put_right: 
 
 def test_retention_removes_what_no_kept_snapshot_needs(shop: Shop, refused: Refused, put_right: Ran) -> None:
     """Two snapshots are kept, and `notes` has a third one."""
-    assert put_right.result("subsume")["notes"]["result"] == "subsumed"
+    assert put_right.result("retention.subsume")["notes"]["result"] == "subsumed"
     assert [s.id for s in shop.state("notes").snapshots if s.state is State.COMPLETED][:2] == [2, 3]
     of_first = [path for path in refused.after if path.startswith(LogPaths("notes").snapshot(1))]
     assert of_first
