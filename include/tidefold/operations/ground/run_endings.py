@@ -53,14 +53,15 @@ class Meaning:
     tone: str
 
 
-_GATE = GateFailedError.exit_code
 MEANINGS: Mapping[RunEnding, Meaning] = {
     RunEnding.PUBLISHED: Meaning(0, "success", "success", "yes", True, "up to date", "good"),
     RunEnding.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", False, "up to date", "good"),
     RunEnding.STOPPED: Meaning(0, "skipped", "success", "idle", False, "stopped", "warn"),
-    RunEnding.WAITS: Meaning(_GATE, "skipped", "success", "no", False, "waits for a person", "warn"),
+    RunEnding.WAITS: Meaning(
+        GateFailedError.exit_code, "skipped", "success", "no", False, "waits for a person", "warn"
+    ),
     RunEnding.LEFT_OUT: Meaning(2, "success", "failed", "no", True, "rows left out", "warn"),
-    RunEnding.REFUSED: Meaning(_GATE, "failed", "failed", "no", False, "needs attention", "bad"),
+    RunEnding.REFUSED: Meaning(GateFailedError.exit_code, "failed", "failed", "no", False, "needs attention", "bad"),
     RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged", "bad"),
     RunEnding.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention", "bad"),
 }
