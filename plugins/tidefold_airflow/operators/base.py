@@ -127,9 +127,6 @@ def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:
 class ChosenLogs(PlainXComArg):
     """The logs that a task before named, without a line from it in the graph. A task without them is skipped."""
 
-    def __init__(self, choose: BaseOperator) -> None:
-        super().__init__(choose)
-
     def iter_references(self) -> Iterator[Any]:
         """None: the tasks between them say what comes after what."""
         return iter(())

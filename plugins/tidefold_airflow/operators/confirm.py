@@ -289,10 +289,12 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
             run.status.log: {"alarms": [str(a.kind) for a in run.status.alarms], "failures": run.after.failures}
             for run in runs
         }
+        if not self.decides_run:
+            return summary
         wrong = [*(f"task `{step}` failed" for step in summaries if step in failed)]
         wrong += [f"{log}: {failure.text}" for log, failure in errors.items()]
         wrong += find_left_out(scope).values()
-        if self.decides_run and wrong:
+        if wrong:
             context["ti"].xcom_push("return_value", summary)
             # The receivers were told what is new. A red run is no failure of this task.
             self.on_failure_callback = ()

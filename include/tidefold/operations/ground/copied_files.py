@@ -52,7 +52,7 @@ def decide_copies(
         of_name.setdefault(entry.name, []).append(entry)
         names.setdefault((entry.checksum, entry.length, read(entry.name)), set()).add(entry.name)
     paths = quarantine_files(state) if any(len(same) > 1 for same in names.values()) else ()
-    waiting = {(r.entry.file, r.entry.line) for path in paths for r in read_refused(store, state, path)}
+    waiting = {r.landed_line for path in paths for r in read_refused(store, state, path)}
     first: dict[tuple[str, int], Refused] = {}
     for one in sorted(records, key=lambda record: record.landed.number):
         mine, line = one.landed.name, one.entry.line

@@ -41,7 +41,7 @@ class Meaning:
     task, run: the state of Airflow's task `confirm` for the log, and of the run.
     follows: how what follows the tasks starts because of this log: `yes`, `no`, or `idle`: the log does not matter.
     event: whether an asset event is sent.
-    word, tone: those of the page.
+    word: that of the page.
     """
 
     exit_code: int | None
@@ -50,20 +50,17 @@ class Meaning:
     follows: str
     event: bool
     word: str
-    tone: str
 
 
 MEANINGS: Mapping[RunEnding, Meaning] = {
-    RunEnding.PUBLISHED: Meaning(0, "success", "success", "yes", True, "up to date", "good"),
-    RunEnding.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", False, "up to date", "good"),
-    RunEnding.STOPPED: Meaning(0, "skipped", "success", "idle", False, "stopped", "warn"),
-    RunEnding.WAITS: Meaning(
-        GateFailedError.exit_code, "skipped", "success", "no", False, "waits for a person", "warn"
-    ),
-    RunEnding.LEFT_OUT: Meaning(2, "success", "failed", "no", True, "rows left out", "warn"),
-    RunEnding.REFUSED: Meaning(GateFailedError.exit_code, "failed", "failed", "no", False, "needs attention", "bad"),
-    RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged", "bad"),
-    RunEnding.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention", "bad"),
+    RunEnding.PUBLISHED: Meaning(0, "success", "success", "yes", True, "up to date"),
+    RunEnding.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", False, "up to date"),
+    RunEnding.STOPPED: Meaning(0, "skipped", "success", "idle", False, "stopped"),
+    RunEnding.WAITS: Meaning(GateFailedError.exit_code, "skipped", "success", "no", False, "waits for a person"),
+    RunEnding.LEFT_OUT: Meaning(2, "success", "failed", "no", True, "rows left out"),
+    RunEnding.REFUSED: Meaning(GateFailedError.exit_code, "failed", "failed", "no", False, "needs attention"),
+    RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged"),
+    RunEnding.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention"),
 }
 _RESULTS = {
     Status.FAILED: RunEnding.REFUSED,

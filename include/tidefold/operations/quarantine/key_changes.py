@@ -122,7 +122,7 @@ def complete_key_changes(
     if prior is None:
         done.staying = [(move.one, move.row) for move in moves]
         return done
-    here = {(move.one.entry.file, move.one.entry.line) for move in moves}
+    here = {move.one.landed_line for move in moves}
     others = [one for one in refused if (one.file, one.line) not in here]
     rows = []
     for move in moves:

@@ -190,14 +190,16 @@ def _retry_file(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str])
     asked = [one for one in records if not reasons or one.entry.reason in reasons]
     decided = list(decide_copies(pipeline.store, state, pipeline.log(log).feed, asked))
     parts = _sort_records(pipeline, state, [one for one, of in decided if of is None])
-    became = {id(one): "repeated" if what == "changes" else what for one, what in (*parts.settled, *parts.staying)}
+    became = {
+        one.landed_line: "repeated" if what == "changes" else what for one, what in (*parts.settled, *parts.staying)
+    }
     for one, of in decided:
         if of is not None:
-            what = of if isinstance(of, str) else became.get(id(of), "refused")
+            what = of if isinstance(of, str) else became.get(of.landed_line, "refused")
             (parts.settled if what in _BECAME else parts.staying).append((one, what))
     if parts.settled or parts.renewed:
-        gone = {(one.entry.file, one.entry.line) for one, _ in parts.settled}
-        left = [one for one in records if (one.entry.file, one.entry.line) not in gone]
+        gone = {one.landed_line for one, _ in parts.settled}
+        left = [one for one in records if one.landed_line not in gone]
         _commit(pipeline, state, path, parts, left)
     return parts
 
@@ -222,10 +224,10 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     needs_files = source and reads_again and (any(takes) or not source.reader(state.shape))
     files = source.listing(state).files if source and needs_files else None
     alone, looks = (
-        look_again(source, state.shape, ones, lambda one: texts.get(id(one)), within, *how, files)
+        look_again(source, state.shape, ones, lambda one: texts.get(one.landed_line), within, *how, files)
         for ones in (compress(possible, takes), compress(possible, map(not_, takes)))
     )
-    former = {(one.entry.file, one.entry.line): one.entry for one in records}
+    former = {one.landed_line: one.entry for one in records}
     refused: list[RefusedKey] = []
     if any(look.moved or state.shape.key for look in [*alone, *looks]):
         entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
@@ -243,7 +245,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
     for look in looks:
         why = "gone" if look.is_gone else "refused" if reads_again else "alone"
         parts.staying += [(one, _WAITS.get(one.entry.reason, why)) for one in look.refused]
-        renewed = {(one.entry.file, one.entry.line): one.entry for one in look.refused}
+        renewed = {one.landed_line: one.entry for one in look.refused}
         parts.renewed |= {at: entry for at, entry in renewed.items() if entry != former[at]}
         parts.settled += look.others
         if look.moved:
@@ -271,13 +273,13 @@ def _with_batch(table: pa.Table, state: LogState, number: int) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), table.schema.field(name), values)
 
 
-def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[int, bytes]]:
+def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yields each record's text: from the quarantine, or the landed file if the quarantine has only a part."""
     missing: dict[tuple[int, str], list[Refused]] = {}
     for one in records:
         text = whole_text(one.entry)
         if text is not None:
-            yield id(one), text
+            yield one.landed_line, text
         else:
             missing.setdefault((one.landed.number, one.landed.name), []).append(one)
     feed, landing = pipeline.log(log).feed, pipeline.log(log).landing
@@ -285,7 +287,7 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
         return
     for lacking in missing.values():
         lines = read_landed_lines(feed, lacking[0].landed, {one.entry.line for one in lacking})
-        yield from ((id(one), lines[one.entry.line]) for one in lacking if one.entry.line in lines)
+        yield from ((one.landed_line, lines[one.entry.line]) for one in lacking if one.entry.line in lines)
 
 
 def _add_changes(
@@ -345,8 +347,8 @@ def settle(
         gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
         if gone and not plan:
             parts = _SortedRecords(settled=[(one, "ignored") for one in gone])
-            settled = {id(one) for one in gone}
-            left = [one for one in records if id(one) not in settled]
+            settled = {one.landed_line for one in gone}
+            left = [one for one in records if one.landed_line not in settled]
             _commit(pipeline, state, path, parts, left, shorten_reason(f"by {by}: {why}"))
         count += len(gone)
     details = SettledDetails(records=count, by=by, why=why)
@@ -365,7 +367,7 @@ def _commit(
     """Announces, writes and commits the changes, then deletes the files that the log no longer needs."""
     store, run = pipeline.store, uuid.uuid4().hex
     segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
-    entries = (groups.renewed.get((one.entry.file, one.entry.line), one.entry) for one in left)
+    entries = (groups.renewed.get(one.landed_line, one.entry) for one in left)
     refused = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
     kept = name_quarantine(LogPaths(state.log).quarantine, hashlib.sha256(refused).hexdigest()) if left else None
     files = tuple(filter(None, (segment, kept, path)))

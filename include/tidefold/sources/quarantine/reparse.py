@@ -40,6 +40,11 @@ class Refused:
     landed: LandedFileRecord
     entry: Quarantined
 
+    @property
+    def landed_line(self) -> tuple[str, int]:
+        """The name of its landed file, and its line there: no other refused record of the file has it."""
+        return self.entry.file, self.entry.line
+
 
 def require_intact(store: Store, path: str) -> None:
     """Raises CorruptError if the bytes of a quarantine file are not those that were written."""
