@@ -19,15 +19,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tidefold.compute import spark_versions
-from tidefold.compute.spark_versions import (
-    EXTRAS,
-    INSTEAD,
-    SparkFeature,
-    SparkVersion,
-    describe_unsupported,
-    find_version,
-    minor_of,
-)
 from tidefold.config.models.spark import is_connect
 from tidefold.installation import SPARK_SUBMIT
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
@@ -97,7 +88,7 @@ def _find_declared() -> Iterator[PackageVersion]:
     declared = metadata("tidefold")
     needed = [Requirement(line) for line in declared.get_all("Requires-Dist", [])]
     # Any patch of the minor version: `spark41` is the extra of each 4.1.
-    spark = f"{minor_of(spark_versions.find_spark() or '0')}.99"
+    spark = f"{spark_versions.minor_of(spark_versions.find_spark() or '0')}.99"
     others = [line for line in needed if line.name == "pyspark" and not line.specifier.contains(spark)]
     extras = declared.get_all("Provides-Extra", [])
     fitting = [extra for extra in extras if not any(_is_of(extra, line) for line in others)]
@@ -319,20 +310,20 @@ def check_java(java: JavaInstallation) -> Iterator[DoctorFinding]:
 
 def check_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
     """Checks Spark's version, the program that starts it and the standalone master, or the Spark Connect server."""
-    connects = is_connect(setup.master or "")
-    spark = find_version(setup.version)
+    connects, feature = is_connect(setup.master or ""), spark_versions.SparkFeature.CONNECT
+    spark = spark_versions.find_version(setup.version)
     if spark is None:
-        yield DoctorFinding("spark", FAIL, describe_unsupported(setup.version), EXTRAS)
-    elif setup.client and minor_of(setup.client) != minor_of(setup.version):
+        yield DoctorFinding("spark", FAIL, spark_versions.describe_unsupported(setup.version), spark_versions.EXTRAS)
+    elif setup.client and spark_versions.minor_of(setup.client) != spark_versions.minor_of(setup.version):
         message = f"pyspark {setup.version} and pyspark-client {setup.client} own the same files."
         yield DoctorFinding("spark", FAIL, message, f"Install both again: `{_describe_repair(setup.version, spark)}`.")
-    elif connects and SparkFeature.CONNECT in spark.lacks:
-        message = f"Spark {setup.version} does not have {SparkFeature.CONNECT}, and `spark.master` is {setup.master}."
-        yield DoctorFinding("spark", FAIL, message, INSTEAD[SparkFeature.CONNECT])
+    elif connects and feature in spark.lacks:
+        message = f"Spark {setup.version} does not have {feature}, and `spark.master` is {setup.master}."
+        yield DoctorFinding("spark", FAIL, message, spark_versions.INSTEAD[feature])
     elif not setup.has_submit and not connects and setup.version in ("", setup.client):
         # A client brings no Spark.
         message = "pyspark is not installed: only steps that read less than `spark.above` run."
-        yield DoctorFinding("spark", WARN, message, EXTRAS)
+        yield DoctorFinding("spark", WARN, message, spark_versions.EXTRAS)
     elif not setup.has_submit and not connects:
         yield DoctorFinding("spark", FAIL, f"{setup.submit} is missing.", _INSTALL)
     elif setup.error:
@@ -347,13 +338,13 @@ def check_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
         yield DoctorFinding("spark", OK, f"{setup.submit}{where}.{lacks}")
 
 
-def _describe_repair(version: str, spark: SparkVersion) -> str:
+def _describe_repair(version: str, spark: spark_versions.SparkVersion) -> str:
     """The command after which pyspark is complete again."""
     install = f"pip install --force-reinstall --no-deps 'pyspark=={version}'"
-    if SparkFeature.CONNECT in spark.lacks:
+    if spark_versions.SparkFeature.CONNECT in spark.lacks:
         return f"pip uninstall --yes pyspark-client; {install}"
     # A patch may have no client: 4.1.4 has none.
-    return f"{install} 'pyspark-client=={minor_of(version)}.*'"
+    return f"{install} 'pyspark-client=={spark_versions.minor_of(version)}.*'"
 
 
 def check_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
