@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, BinaryIO
 
+from support.dict_store import DictStore
 from tidefold.changelog.writer.changelog import Changelog
 from tidefold.changelog.writer.segment_ownership import SegmentOwnership
 from tidefold.changelog.writer.settings import WriterSettings
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.errors import StorageError
-from tidefold.storage import Store, open_store
-from tidefold.storage.store import MemoryStore
+from tidefold.storage import Store
 
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "arrival", 16, 4)
 INSTANT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -77,14 +75,14 @@ class ManualExecutor(Executor):
             self.work.pop(0)()
 
 
-class BreakingStore(MemoryStore):
+class BreakingStore(DictStore):
     """Fails on request: at `open`, `write`, `tell` (a wrong position), `close` of new files, or `delete`.
 
     `times` limits how often, and `error` is the error. Only files below `below` are affected.
     """
 
-    def __init__(self, name: str | None = None, below: str = "") -> None:
-        super().__init__(name or uuid.uuid4().hex)
+    def __init__(self, below: str = "") -> None:
+        super().__init__()
         self.at: str | None = None
         self.error: BaseException = StorageError("STORAGE", "The disk is full.")
         self.times: int | None = None
@@ -138,10 +136,6 @@ class _Stream:
 
     def flush(self) -> None:
         self._stream.flush()
-
-
-def memory_store() -> Store:
-    return open_store(f"memory://{uuid.uuid4().hex}", Path("/"))
 
 
 def paths(store: Store, folder: str = "changelog") -> list[str]:

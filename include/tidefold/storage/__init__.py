@@ -12,7 +12,6 @@ from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.store import (
-    MemoryStore,
     SizedStore,
     Store,
     StoredObject,
@@ -43,7 +42,7 @@ __all__ = [
 
 def open_store(address: str, base: Path) -> Store:
     """Opens the store at an address: a path (relative to `base`), `file:///path`, `s3://bucket/folder`,
-    `abfss://container@account.dfs.core.windows.net/folder`, `gs://bucket/folder`, `memory://name`, or an address of a
+    `abfss://container@account.dfs.core.windows.net/folder`, `gs://bucket/folder`, or an address of a
     store that an installed package brings.
 
     Raises InvalidInputError for any other scheme: only a store whose conditional put is proved can be used.
@@ -53,8 +52,6 @@ def open_store(address: str, base: Path) -> Store:
         return LocalStore(base / address)
     if scheme == "file" and address.startswith("file:///"):
         return LocalStore(Path(address.removeprefix("file://")))
-    if scheme == "memory":
-        return MemoryStore(address.removeprefix("memory://"))
     if scheme == "s3":
         # The client is loaded only if it is used.
         from tidefold.storage.s3.store import S3Store

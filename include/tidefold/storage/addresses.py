@@ -13,7 +13,7 @@ _S3 = "s3://"
 # Installed packages name their stores here. A configuration cannot load code from any other place.
 GROUP = "tidefold.stores"
 # Packages cannot replace these.
-BUILT_IN = ("abfs", "abfss", "file", "gs", "memory", "s3")
+BUILT_IN = ("abfs", "abfss", "file", "gs", "s3")
 
 
 def to_spark(address: str) -> str:
@@ -69,7 +69,6 @@ def open_plugin(scheme: str, address: str) -> Store:
     plugins = list(entry_points(group=GROUP, name=scheme))
     if not plugins:
         forms = ["a path", "`file:///absolute/path`", "`s3://bucket/folder`", "`abfss://...`", "`gs://bucket/folder`"]
-        forms.append("`memory://name`")
         forms += [f"`{name}://...`" for name in find_schemes()]
         raise InvalidInputError(
             "STORE_SCHEME",

@@ -5,21 +5,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast, runtime_checkable
 
-from fsspec.implementations.memory import MemoryFileSystem
-
-from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from tidefold.errors import AlreadyExistsError, InvalidInputError
 
 # How many files a disk, or a store that says nothing else, handles at once.
 _FILES_AT_ONCE = 8
-# fsspec keeps ONE tree for the whole process, so one lock guards it.
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,88 +204,3 @@ class Store(Protocol):
     def options(self) -> dict[str, str]:
         """Returns the `storage_options` for deltalake and Polars, without secrets; empty for a local disk."""
         ...
-
-
-class MemoryStore:
-    """Files below `/root` of the process-wide memory file system."""
-
-    def __init__(self, root: str) -> None:
-        self._root = "/" + root.strip("/")
-        self._fs = MemoryFileSystem()
-
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        end = None if length is None else start + length
-        try:
-            return cast(bytes, self._fs.cat_file(self._full(path), start=start, end=end))
-        except FileNotFoundError as error:
-            raise NotFoundError("NOT_FOUND", f"`{path}` does not exist.") from error
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[BinaryIO]:
-        yield io.BytesIO(self.read(path))
-
-    def put_if_absent(self, path: str, data: bytes) -> None:
-        with _lock:
-            if self._fs.exists(self._full(path)):
-                raise make_taken_error(path)
-            self._fs.pipe_file(self._full(path), data)
-
-    @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        stream = io.BytesIO()
-        yield stream
-        self.put_if_absent(path, stream.getvalue())
-
-    @property
-    def links(self) -> bool:
-        return False
-
-    def link(self, source: str, target: str, copy: bool = False) -> str:
-        data = self.read(source)
-        try:
-            self.put_if_absent(target, data)
-        except AlreadyExistsError:
-            if self.read(target) != data:
-                raise
-            return "kept"
-        return "copy"
-
-    @contextmanager
-    def replace(self, paths: Sequence[str]) -> Iterator[BinaryIO]:
-        fulls = [self._full(path) for path in paths]
-        stream = io.BytesIO()
-        yield stream
-        with _lock:
-            for full in fulls:
-                self._fs.pipe_file(full, stream.getvalue())
-
-    def identity(self, path: str) -> str:
-        return self.uri(path)
-
-    def list(self, folder: str, unfinished: bool = False) -> list[StoredObject]:
-        files = self._fs.find(self._full(folder), detail=True)
-        return [StoredObject(name[len(self._root) + 1 :], info["size"]) for name, info in sorted(files.items())]
-
-    def delete(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            with _lock:
-                if self._fs.exists(self._full(path)):
-                    self._fs.rm_file(self._full(path))
-
-    def sync(self, path: str) -> None:
-        return
-
-    @property
-    def address(self) -> str:
-        return self.uri("")
-
-    def uri(self, path: str) -> str:
-        return f"memory:/{self._full(path)}"
-
-    def options(self) -> dict[str, str]:
-        return {}
-
-    def _full(self, path: str) -> str:
-        if path.startswith("/") or ".." in path.split("/"):
-            raise make_outside_error(path)
-        return f"{self._root}/{path}".rstrip("/")

@@ -123,7 +123,7 @@ def test_a_long_one_says_how_far_it_is(pipeline: Pipeline, monkeypatch: pytest.M
         ("s3://x", "s3://x/b", ("s3://x", "", "b/")),
         ("s3://x/a", "s3://y/a", None),
         ("/a", "s3://x/a", None),
-        ("memory://a", "memory://a", None),
+        ("gs://a", "gs://a", None),
     ],
 )
 def test_where_two_stores_meet(one: str, other: str, found: tuple[str, str, str] | None) -> None:

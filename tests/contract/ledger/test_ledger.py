@@ -5,13 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-import uuid
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from support.builders import SHAPE, appended
+from support.dict_store import DictStore
 from tidefold.domain.paths import STORED_FORMAT
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.ledger import Ledger
@@ -26,7 +26,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return open_store("store", tmp_path)
     if request.param == "s3":
         return open_store(request.getfixturevalue("s3").address, tmp_path)
-    return open_store(f"memory://{uuid.uuid4().hex}", tmp_path)
+    return DictStore()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ A put of version n+1 counts only if n is still there; a stray one is told from t
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 
 from model.world import small_pages
 from support.builders import SHAPE, appended, arrival
+from support.dict_store import DictStore
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import Consumer, LogState
 from tidefold.domain.paths import LogPaths
@@ -27,7 +27,7 @@ from tidefold.storage.local_store import LocalStore
 
 @pytest.fixture(params=["local", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return open_store("store" if request.param == "local" else f"memory://{uuid.uuid4().hex}", tmp_path)
+    return open_store("store", tmp_path) if request.param == "local" else DictStore()
 
 
 def tick(state: LogState) -> LogState:

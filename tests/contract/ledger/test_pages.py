@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.builders import SHAPE, arrival
+from support.dict_store import DictStore
 from support.effort import choose
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import LogState
@@ -68,9 +69,7 @@ def names_of(store: Store) -> dict[str, list[str]]:
 @settings(max_examples=choose(24, 60), deadline=None)
 @given(steps=st.lists(st.tuples(moves, st.booleans(), st.booleans()), min_size=1, max_size=14))
 def test_every_version_reads_back_as_it_was_written(steps: list[tuple[Move, bool, bool]]) -> None:
-    store = open_store(f"memory://{Path(__file__).stem}-{id(steps)}", Path("/"))
-    for entry in store.list(""):
-        store.delete([entry.path])
+    store = DictStore()
     ledger = Ledger(store, "accounts")
     written = {1: ledger.begin(SHAPE)}
     for move, is_new, is_pruned in steps:

@@ -108,7 +108,7 @@ def test_a_package_cannot_replace_a_built_in_store(tmp_path: Path, monkeypatch: 
     info = tmp_path / "thief-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: thief\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[tidefold.stores]\nmemory = absent_module:Store\n")
+    (info / "entry_points.txt").write_text("[tidefold.stores]\ns3 = absent_module:Store\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert find_schemes() == ()
-    assert type(open_store("memory://x", tmp_path)).__name__ == "MemoryStore"
+    assert type(open_store("s3://bucket/x", tmp_path)).__name__ == "S3Store"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from support.s3_server import S3Bucket
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError
 from tidefold.storage import Store, open_store
 from tidefold.storage.local_store import LocalStore
-from tidefold.testing import ChangelogStorageContract, SnapshotStorageContract, StoreContract
+from tidefold.testing import SnapshotStorageContract, StoreContract
 
 
 class TestLocalStore(SnapshotStorageContract):
@@ -42,14 +41,6 @@ class TestGcsStore(SnapshotStorageContract):
         return gcs.address
 
 
-class TestMemoryStore(ChangelogStorageContract):
-    """deltalake cannot read this process's memory, so it holds changelogs only."""
-
-    @pytest.fixture
-    def address(self) -> str:
-        return f"memory://{uuid.uuid4().hex}"
-
-
 class TestDictStore(StoreContract):
     @pytest.fixture
     def store(self) -> Store:
@@ -66,12 +57,12 @@ def test_names_of_one_copy_have_one_identity(tmp_path: Path) -> None:
         store.identity("none")
 
 
-@pytest.mark.parametrize("address", ["s3a://bucket/x", "wasb://x", "file://host/x", "http://h/x"])
+@pytest.mark.parametrize("address", ["s3a://bucket/x", "wasb://x", "file://host/x", "http://h/x", "memory://x"])
 def test_other_schemes_are_refused_and_the_known_ones_named(tmp_path: Path, address: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         open_store(address, tmp_path)
     assert refused.value.code == "STORE_SCHEME"
-    assert all(known in refused.value.hint for known in ("a path", "file:///", "s3://", "memory://"))
+    assert all(known in refused.value.hint for known in ("a path", "file:///", "s3://"))
 
 
 def test_s3_refuses_to_replace_and_says_how_to_go_on(s3: S3Bucket) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from support.counted import counted
+from support.dict_store import DictStore
 from support.golden import ARCHIVES, unpacked
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
@@ -41,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return open_store("store", tmp_path)
     if request.param == "s3":
         return open_store(request.getfixturevalue("s3").address, tmp_path)
-    return open_store(f"memory://{uuid.uuid4().hex}", tmp_path)
+    return DictStore()
 
 
 @pytest.fixture

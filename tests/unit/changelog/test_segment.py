@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.builders import SHAPE
+from support.dict_store import DictStore
 from tidefold.changelog import schema
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema
@@ -154,9 +155,7 @@ def test_changes_below_the_floor_do_not_count(store: Store) -> None:
 
 @given(place=st.integers(0, 10**9), size=st.integers(1, 300))
 def test_any_altered_byte_is_found(place: int, size: int) -> None:
-    store = open_store(f"memory://altered-{place}-{size}", Path("/"))
-    if store.list(""):
-        return
+    store = DictStore()
     [change_set] = written(store, changes(list(range(size))))
     data = bytearray(store.read("a.seg"))
     [entry] = read_index(store, "a.seg")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from uuid import uuid4
 
 import pytest
 
+from support.dict_store import DictStore
 from support.html_tags import Tags
 from tidefold.errors import CorruptError
 from tidefold.quality.report.result import CheckResult, HistoryPoint, ValidationResult, clip_text, summarize
@@ -24,7 +24,6 @@ from tidefold.quality.report.verdict_store import (
 )
 from tidefold.quality.run.cost import CostPart
 from tidefold.quality.run.statistics import ColumnStatistics
-from tidefold.storage.store import MemoryStore
 
 ATTACK = '<script>alert("x")</script><img src=x onerror=y>\'"}}{{7*7}}'
 
@@ -58,13 +57,13 @@ JUDGEMENT = ValidationResult(
 )
 
 
-def stored(store: MemoryStore, judgement: ValidationResult = JUDGEMENT) -> ValidationResult | None:
+def stored(store: DictStore, judgement: ValidationResult = JUDGEMENT) -> ValidationResult | None:
     return find_stored_judgement(store, judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore(uuid4().hex)
+def store() -> DictStore:
+    return DictStore()
 
 
 @pytest.mark.parametrize(
@@ -101,19 +100,19 @@ def test_what_does_not_print_is_shown_as_its_escape() -> None:
     assert clip_text("a\x1b[2J\u202eb\n\x00\ud800ü") == "a\\x1b[2J\\u202eb\\n\\x00\\ud800ü"
 
 
-def test_a_stored_judgement_comes_back_as_it_was(store: MemoryStore) -> None:
+def test_a_stored_judgement_comes_back_as_it_was(store: DictStore) -> None:
     assert stored(store) is None
     store_judgement(store, JUDGEMENT)
     assert stored(store) == JUDGEMENT
 
 
-def test_the_judgement_that_was_stored_first_stands(store: MemoryStore) -> None:
+def test_the_judgement_that_was_stored_first_stands(store: DictStore) -> None:
     store_judgement(store, JUDGEMENT)
     later = replace(JUDGEMENT, seconds=9.0)
     assert store_judgement(store, later) == JUDGEMENT
 
 
-def test_other_files_of_the_same_number_have_a_judgement_of_their_own(store: MemoryStore) -> None:
+def test_other_files_of_the_same_number_have_a_judgement_of_their_own(store: DictStore) -> None:
     store_judgement(store, JUDGEMENT)
     other = replace(JUDGEMENT, manifest="c" * 64)
     assert stored(store, other) is None
@@ -121,7 +120,7 @@ def test_other_files_of_the_same_number_have_a_judgement_of_their_own(store: Mem
     assert stored(store) == JUDGEMENT
 
 
-def test_a_judgement_that_was_moved_to_other_files_is_refused(store: MemoryStore) -> None:
+def test_a_judgement_that_was_moved_to_other_files_is_refused(store: DictStore) -> None:
     store_judgement(store, JUDGEMENT)
     moved = store.read(verdict_path("accounts", 7, JUDGEMENT.manifest, JUDGEMENT.suite))
     store.put_if_absent(verdict_path("accounts", 7, "c" * 64, JUDGEMENT.suite), moved)
@@ -131,7 +130,7 @@ def test_a_judgement_that_was_moved_to_other_files_is_refused(store: MemoryStore
         assert refused.value.code == "VERDICT_UNUSABLE"
 
 
-def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: MemoryStore) -> None:
+def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: DictStore) -> None:
     store_judgement(store, JUDGEMENT)
     path, page = audit_paths("accounts", 7, JUDGEMENT.suite, "20260101")
     audited = replace(JUDGEMENT, audit=True, passed=True)
@@ -143,20 +142,20 @@ def test_an_audit_lies_beside_the_verdict_and_the_first_one_stands(store: Memory
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format": 2, "judgement": {}}'])
-def test_an_unreadable_judgement_is_an_error_never_absent(store: MemoryStore, content: bytes) -> None:
+def test_an_unreadable_judgement_is_an_error_never_absent(store: DictStore, content: bytes) -> None:
     store.put_if_absent(verdict_path("accounts", 7, JUDGEMENT.manifest, JUDGEMENT.suite), content)
     with pytest.raises(CorruptError):
         stored(store)
 
 
-def test_two_suites_have_two_verdicts(store: MemoryStore) -> None:
+def test_two_suites_have_two_verdicts(store: DictStore) -> None:
     other = replace(JUDGEMENT, suite="c" * 64, passed=True)
     store_judgement(store, JUDGEMENT)
     store_judgement(store, other)
     assert (stored(store), stored(store, other)) == (JUDGEMENT, other)
 
 
-def test_the_report_is_written_once_and_the_verdict_names_it(store: MemoryStore) -> None:
+def test_the_report_is_written_once_and_the_verdict_names_it(store: DictStore) -> None:
     path = store_report(store, JUDGEMENT)
     page = store.read(path)
     assert store_report(store, replace(JUDGEMENT, seconds=9.0)) == path == verdict_of(JUDGEMENT).path

@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT
+from support.dict_store import DictStore
 from support.pipelines import CONFIG, contents, make_pipeline, publish, put
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
@@ -38,7 +39,6 @@ from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.judge_pipeline import AirflowSetup
 from tidefold.storage import identity
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.store import MemoryStore
 from tidefold.wiring import open_pipeline
 
 NO_SPARK = "pyspark is not installed: only steps that read less than `spark.above` run."
@@ -330,13 +330,15 @@ def test_a_store_that_is_a_file_fails(config_path: Path, tmp_path: Path) -> None
 def test_a_store_that_replaces_what_is_there_fails(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its conditional writes are really tried."""
 
-    class Careless(MemoryStore):
+    class Careless(DictStore):
+        address = "dict://careless"
+
         def put_if_absent(self, path: str, data: bytes) -> None:
             self.delete([path])
             super().put_if_absent(path, data)
 
     change(config_path, "store_id", "# store_id")
-    monkeypatch.setattr(pipeline_probes, "open_store", lambda address, base: Careless("careless"))
+    monkeypatch.setattr(pipeline_probes, "open_store", lambda address, base: Careless())
     [(level, said)] = look("store", config_path)
     assert level is FAIL
     assert said.startswith("[STORE_UNFIT] The store failed at `refuse a second put`")
@@ -359,7 +361,7 @@ def test_the_clock_is_measured_with_a_scratch_object_that_is_deleted(tmp_path: P
     store = LocalStore(tmp_path)
     assert identity.measure_skew(store) == 0.0
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
-    assert identity.measure_skew(MemoryStore("clock")) is None
+    assert identity.measure_skew(DictStore()) is None
 
 
 def test_landing_folders(config_path: Path, tmp_path: Path) -> None:

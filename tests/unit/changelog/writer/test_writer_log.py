@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.writing import SHAPE, BreakingStore, FakeTimer, ManualExecutor, make_changelog, memory_store, paths, rows
+from support.dict_store import DictStore
+from support.writing import SHAPE, BreakingStore, FakeTimer, ManualExecutor, make_changelog, paths, rows
 from tidefold.changelog import write_intents
 from tidefold.changelog.reader import ChangelogReader
 from tidefold.changelog.writer.changelog import Changelog
@@ -682,7 +683,7 @@ def test_a_local_failure_costs_nothing_but_the_copy(store: BreakingStore, local:
 
 
 def test_leaving_the_context_flushes_everything() -> None:
-    store = memory_store()
+    store = DictStore()
     with make_changelog(store) as changelog:
         for name in ("a", "b"):
             changelog.log(name, SHAPE).append(rows(1))
@@ -692,7 +693,7 @@ def test_leaving_the_context_flushes_everything() -> None:
 
 
 def test_leaving_the_context_with_an_error_gives_up_the_rest() -> None:
-    store = memory_store()
+    store = DictStore()
 
     def fail() -> None:
         with make_changelog(store) as changelog:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from support.writing import SHAPE, make_changelog, memory_store, paths, rows
+from support.dict_store import DictStore
+from support.writing import SHAPE, make_changelog, paths, rows
 from tidefold.changelog.reader import ChangelogReader
 from tidefold.domain.key_groups import bucket_ranges
 from tidefold.domain.log_state import LogState
@@ -18,7 +19,7 @@ from tidefold.storage import Store
 @pytest.fixture
 def store() -> Store:
     """A log of five change sets of ten changes."""
-    store = memory_store()
+    store = DictStore()
     writer = make_changelog(store).log("a", SHAPE)
     for number in range(5):
         writer.append(rows(*range(number * 10, number * 10 + 10)))

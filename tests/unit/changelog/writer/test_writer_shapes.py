@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.writing import SHAPE, make_changelog, memory_store
+from support.dict_store import DictStore
+from support.writing import SHAPE, make_changelog
 from tidefold.domain.log_state import Column
 from tidefold.domain.table.types import PLAIN
 from tidefold.errors import InvalidInputError
@@ -48,7 +49,7 @@ ID, TEXT = SHAPE.columns
 )
 def test_a_shape_that_no_log_can_have_is_refused_and_nothing_is_written(change: dict[str, Any], code: str) -> None:
     """I28: what the configuration forbids, a program cannot begin either."""
-    store = memory_store()
+    store = DictStore()
     with pytest.raises(InvalidInputError) as wrong:
         make_changelog(store).log("a", replace(SHAPE, **change))
     assert wrong.value.code == code
@@ -60,4 +61,4 @@ def test_a_shape_that_no_log_can_have_is_refused_and_nothing_is_written(change: 
 @pytest.mark.parametrize("type_", [*PLAIN, "decimal(38,0)", "decimal(5,5)", "array<decimal(9,2)>", "array<binary>"])
 def test_every_type_and_the_widest_spread_are_taken(type_: str) -> None:
     shape = replace(SHAPE, columns=(ID, Column("v", type_)), key_groups=32768, buckets=32768)
-    assert make_changelog(memory_store()).log("a", shape).shape == shape
+    assert make_changelog(DictStore()).log("a", shape).shape == shape
