@@ -94,6 +94,9 @@ def main(
     A run ingests landed changes and folds them into a staged snapshot. The quality gate judges it, and only what passes
     is published.
 
+    These act on all logs if you name none: run, status, step ingest, step materialize, step quality, snapshot tail,
+    snapshot as-of, check verify, quarantine list, and all of retain but drop. The others need the name of a log.
+
     Begin: tidefold init landing/, then tidefold validate, then tidefold run
     """
 

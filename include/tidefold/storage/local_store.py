@@ -200,6 +200,10 @@ class LocalStore:
             stat = os.stat(self._full(path))
         return f"{stat.st_dev}:{stat.st_ino}"
 
+    def count_names(self, path: str) -> int:
+        with _translate_errors(path):
+            return os.stat(self._full(path)).st_nlink
+
     def rename_folder(self, source: str, target: str) -> None:
         """Gives a folder its final name, in one step. Raises AlreadyExistsError if a folder there contains files."""
         old, new = self._full(source), self._full(target)

@@ -1,4 +1,4 @@
-"""The port of all stores, and the store in memory."""
+"""The port of all stores."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import hashlib
 import io
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast, runtime_checkable
 
-from tidefold.errors import AlreadyExistsError, InvalidInputError
+from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 
 # How many files a disk, or a store that says nothing else, handles at once.
 _FILES_AT_ONCE = 8
@@ -81,6 +81,15 @@ class SizedStore(Protocol):
 
 
 @runtime_checkable
+class LinkingStore(Protocol):
+    """What a store adds whose files can have several names (a disk)."""
+
+    def count_names(self, path: str) -> int:
+        """Returns how many names the file has, inside and outside of the store."""
+        ...
+
+
+@runtime_checkable
 class MarkedStore(Protocol):
     """What an object store may offer besides the methods of a Store, so that it can be proved."""
 
@@ -98,6 +107,18 @@ def find_sizes(store: Store, folder: str, paths: Sequence[str]) -> dict[str, int
     if isinstance(store, SizedStore):
         return store.find_sizes(folder, paths)
     return {entry.path: entry.bytes for entry in store.list(folder)} if paths else {}
+
+
+def count_freed(store: Store, files: Iterable[StoredObject]) -> int:
+    """Returns the bytes that their deletion frees: hard links of one file count once, and only if none stays."""
+    files = tuple(files)
+    if not isinstance(store, LinkingStore):
+        return sum(file.bytes for file in files)
+    names: dict[str, list[StoredObject]] = {}
+    for file in files:
+        with suppress(NotFoundError):  # Deleted since it was listed.
+            names.setdefault(store.identity(file.path), []).append(file)
+    return sum(one.bytes for one, *more in names.values() if store.count_names(one.path) == 1 + len(more))
 
 
 def files_at_once(store: Store, configured: int | None) -> int:

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from support.commands import call_json
 from support.lives import CONFIG, PUBLISHED, abort, claim, confirm, judge, live, make_pipeline, publish, stage, take
 from support.loaded_modules import SPARK, run_and_find_loaded
 from tidefold.cli import spark_submit
+from tidefold.cli.app import _FIRST, _GROUPS, main
 from tidefold.cli.spark_submit import require_java
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.domain.log_state import Snapshot
@@ -422,3 +425,24 @@ def test_report_prints_samples_of_the_checks_that_did_not_pass(tmp_path: Path) -
     assert done.stderr == "fail: total at least 0: 1 unexpected value, such as id=2: -5\n"
     [check] = json.loads(landing.call("snapshot", "report", "a", "--format", "json").stdout)["checks"]
     assert (check["name"], check["keys"], check["sample"]) == ("total at least 0", ["id=2"], ["-5"])
+
+
+def test_help_says_which_commands_act_on_all_logs() -> None:
+    """Those whose logs need not be named, and no other."""
+    shown = " ".join(str(main.__doc__).split())
+    listed, _, rest = shown.partition("These act on all logs if you name none: ")[2].partition(
+        ", and all of retain but "
+    )
+    named = {
+        *listed.split(", "),
+        *(f"retain {word}" for word in _GROUPS["retain"].split() if not rest.startswith(word)),
+    }
+    places = {name: (module, name) for module, name in (place.split(".") for place in _FIRST.split())}
+    places |= {f"{group} {name}": (group, name) for group, names in _GROUPS.items() for name in names.split()}
+    acts = {
+        path: getattr(import_module(f"tidefold.cli.commands.{module}"), name) for path, (module, name) in places.items()
+    }
+    all_of_them = {
+        path.replace("_", "-").rstrip("-") for path, act in acts.items() if "logs" in signature(act).parameters
+    }
+    assert named == all_of_them

@@ -16,7 +16,7 @@ _CUT = "change sets up to "
 class RemovalDetails(Details):
     """The files that an operation removes, or would remove.
 
-    `bytes`: their size; None: not computed.
+    `bytes`: how many are freed, so that hard links count once, and only if no name stays; None: not computed.
     """
 
     files: int

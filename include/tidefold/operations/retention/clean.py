@@ -41,7 +41,7 @@ from tidefold.operations.ground.sweep import LEFTOVERS, delete_hidden, plan_chan
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.publish.publish_set import require_alone
 from tidefold.operations.retention.truncate import plan_orphans, plan_release
-from tidefold.storage import Store, StoredObject, delete_files
+from tidefold.storage import Store, StoredObject, count_freed, delete_files
 from tidefold.storage.safe_files import PATTERN, is_owner_alive
 
 # Stands for the whole store in the outcome, where other outcomes have a log. No log can have this name.
@@ -134,6 +134,8 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool, approved: Approved) -> 
         return Outcome(log, Status.NOTHING, "nothing was left behind", details=details)
     message = f"would remove {len(going):,} files" if plan else f"removed {len(going):,} files"
     message += " that nothing needs"
+    manifests = sum(path.startswith(f"{LogPaths(log).manifests}/") for path in going)
+    message += f", {manifests:,} of them manifests of ended snapshots" if manifests else ""
     if given_up:
         which = ", ".join(f"{s.id} (as of {s.as_of})" for s in given_up)
         message += f"; {'would abort' if plan else 'aborted'} attempts without progress for a day: snapshot {which}"
@@ -250,7 +252,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     originals = delete_originals(_find_owned_originals(state), plan)
     details = DropDetails(
         files=len(files),
-        bytes=sum(file.bytes for file in files),
+        bytes=count_freed(pipeline.store, files),
         paths=[*(file.path for file in files), *originals],
         originals=len(originals),
     )

@@ -16,7 +16,7 @@ from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ground.removal_details import EVERYTHING, Approved, SubsumeDetails, name_snapshot
 from tidefold.operations.ground.sweep import KEPT, delete_hidden, find_names
 from tidefold.operations.publish.publish_set import finish_set
-from tidefold.storage import Store, StoredObject, find_sizes
+from tidefold.storage import Store, StoredObject, count_freed, find_sizes
 
 
 def subsume(pipeline: Pipeline, log: str, plan: bool = False, approved: Approved = EVERYTHING) -> Outcome:
@@ -44,6 +44,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False, approved: Approved
     if swept:
         ledger.require_current(state)
     files = tuple(file for file in find_files_to_delete(pipeline.store, state, swept) if file.path in approved)
+    freed = count_freed(pipeline.store, files)
     if swept and not plan:
         delete_hidden(pipeline.store, ledger, state, [file.path for file in files], pipeline.config.retention.threads)
     originals = delete_originals(find_owned_originals(swept), plan)
@@ -51,7 +52,7 @@ def subsume(pipeline: Pipeline, log: str, plan: bool = False, approved: Approved
         ledger.commit(lambda now: log_bounds.mark_deleted(now, [s.id for s in swept]))
     named = {s.id for s in (*before, *swept)}
     retired = (*swept, *(s for s in log_bounds.list_subsumed(state) if s.id not in named))
-    return _describe(state, retired, swept, files, originals, plan)
+    return _describe(state, retired, swept, [file.path for file in files], originals, freed, plan)
 
 
 def find_files_to_delete(store: Store, state: LogState, retired: Sequence[Snapshot]) -> tuple[StoredObject, ...]:
@@ -82,8 +83,9 @@ def _describe(
     state: LogState,
     retired: Sequence[Snapshot],
     swept: Sequence[Snapshot],
-    files: Sequence[StoredObject],
+    files: Sequence[str],
     originals: Sequence[str],
+    freed: int,
     plan: bool,
 ) -> Outcome:
     kept = [s.id for s in state.snapshots if s.state is State.COMPLETED]
@@ -96,8 +98,8 @@ def _describe(
         kept=kept,
         waiting=waiting,
         files=len(files),
-        bytes=sum(file.bytes for file in files),
-        paths=[*(file.path for file in files), *originals],
+        bytes=freed,
+        paths=[*files, *originals],
         originals=len(originals),
     )
     if not retired:
@@ -105,7 +107,7 @@ def _describe(
         message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged{waits}"
         return Outcome(state.log, Status.NOTHING, message, details=details)
     verb = "would retire" if plan else "retired"
-    counted = f"{len(files):,} files, {in_units(details.bytes or 0)}"
+    counted = f"{len(files):,} files, {in_units(freed)}"
     message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept{waits}"
     if originals:
         message += f"; {len(originals):,} files of claimed imports"

@@ -74,6 +74,24 @@ def test_a_plan_changes_nothing_and_names_exactly_what_goes(pipeline: Pipeline, 
     assert done.facts["bytes"] == sum(len(before[p]) for p in gone)
 
 
+def test_hard_links_count_by_what_their_deletion_frees(tmp_path: Path) -> None:
+    """Files of a snapshot are links to those of the table: together they take the bytes of one."""
+    pipeline = make_pipeline(tmp_path, KEEPING)
+    grow(pipeline, 1, 5)
+    before = measure_disk(tmp_path / "store")
+    planned, done = subsume(pipeline, "accounts", plan=True), subsume(pipeline, "accounts")
+    assert planned.facts["bytes"] == done.facts["bytes"] == before - measure_disk(tmp_path / "store")
+    assert 0 < done.facts["bytes"] < sum(len(data) for data in contents(tmp_path / "store").values())
+    assert drop(pipeline, "accounts").facts["bytes"] == measure_disk(tmp_path / "store", but="")
+
+
+def measure_disk(folder: Path, but: str = "ledger") -> int:
+    """Returns the bytes on the disk: a file with several names takes its bytes once."""
+    files = (path for path in folder.rglob("*") if path.is_file() and but not in path.parts)
+    stats = [path.stat() for path in files if path.name != "store.json"]
+    return sum({(stat.st_dev, stat.st_ino): stat.st_size for stat in stats}.values())
+
+
 def test_kept_snapshots_the_table_and_its_kept_versions_read_as_before(pipeline: Pipeline) -> None:
     rows = {n: snapshot_rows(pipeline, n) for n in (4, 5)}
     assert subsume(pipeline, "accounts").facts["snapshots"] == [1, 2, 3]
