@@ -5,7 +5,7 @@ from tidefold.config.models.file import Config, json_schema
 from tidefold.config.models.log import LogConfig, QualityConfig, TtlConfig
 from tidefold.config.models.sections import SetConfig
 from tidefold.config.models.sources import SourceEntry
-from tidefold.config.models.spark import SparkConfig, count_bytes
+from tidefold.config.models.spark import SparkConfig
 from tidefold.yaml_files.document import ConfigError, ConfigProblem, config_error
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "SparkConfig",
     "TtlConfig",
     "config_error",
-    "count_bytes",
     "json_schema",
     "key_line",
     "load_config",

@@ -40,7 +40,7 @@ def run_without_spark(
     prepared = step.prepare(pipeline, logs)
     done = {one.log: one for one in prepared if isinstance(one, Outcome)}
     plans = [one for one in prepared if isinstance(one, PreparedLog)]
-    light = _find_light(plans, (pipeline.config.spark.above_bytes or step.limit) if above is None else above)
+    light = _find_light(plans, (pipeline.config.spark.above or step.limit) if above is None else above)
     weights = {one.log: one.weight for one in light}
     for outcome in step.execute(pipeline, light, tell) if light else ():
         weight = weights[outcome.log]

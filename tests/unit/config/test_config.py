@@ -416,10 +416,10 @@ def test_local_copies_are_off_unless_asked_for(tmp_path: Path) -> None:
 
 
 def test_spark_is_for_more_than_a_size_or_for_whatever_has_rows(tmp_path: Path) -> None:
-    assert load_config(write(tmp_path, GOOD)).spark.above_bytes == 64_000_000
-    assert load_config(write(tmp_path, GOOD.replace("512m}", "512m, above: 0B}"))).spark.above_bytes == 0
+    assert load_config(write(tmp_path, GOOD)).spark.above == 64_000_000
+    assert load_config(write(tmp_path, GOOD.replace("512m}", "512m, above: 0B}"))).spark.above == 0
     given = GOOD.replace("512m}", "512m, above: 64MiB}")
-    assert load_config(write(tmp_path, given)).spark.above_bytes == 64 << 20
+    assert load_config(write(tmp_path, given)).spark.above == 64 << 20
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ def test_spark_is_for_more_than_a_size_or_for_whatever_has_rows(tmp_path: Path) 
 )
 def test_a_quota_is_a_size_in_units_of_1000_or_1024(text: str, size: int, tmp_path: Path) -> None:
     given = GOOD.replace("mode: disabled", f"mode: files, path: c, quota: {text}")
-    assert load_config(write(tmp_path, given)).local.quota_bytes == size
+    assert load_config(write(tmp_path, given)).local.quota == size
     assert re.fullmatch(json_schema()["$defs"]["LocalConfig"]["properties"]["quota"]["pattern"], text)
 
 

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJs
 
 from tidefold.config.models.log import LogConfig
 from tidefold.config.models.sections import AlarmsEntry, SetConfig, resolve_thresholds
-from tidefold.config.models.spark import LogSpan, Size, SparkConfig, count_bytes, count_micros
+from tidefold.config.models.spark import SparkConfig
+from tidefold.config.models.units import Size, Span
 from tidefold.domain.alarms import AlarmThresholds
 from tidefold.domain.commit_times import micros
 from tidefold.domain.retention.log_bounds import CompactionTrigger, Grace, LogRetention
@@ -42,11 +43,6 @@ class LocalConfig(StrictModel):
         """The folders of local copies; none if copies are disabled."""
         listed = self.paths or ([self.path] if self.path else [])
         return tuple(listed) if self.mode == "files" else ()
-
-    @property
-    def quota_bytes(self) -> int | None:
-        """The quota; None: no limit."""
-        return count_bytes(self.quota) if self.quota else None
 
 
 class UploadsConfig(StrictModel):
@@ -84,16 +80,6 @@ class UploadsConfig(StrictModel):
         """How often the segments of ingests, compactions and retries are tried."""
         return RetryPolicy(self.attempts, self.attempt_timeout or 0.0, self.retry_delay)
 
-    @property
-    def batch_bytes(self) -> int | None:
-        """The size of a batch; None: the default of its way in."""
-        return count_bytes(self.batch) if self.batch else None
-
-    @property
-    def in_flight_bytes(self) -> int | None:
-        """The limit of what is uploaded at once; None: the default of its way in."""
-        return count_bytes(self.in_flight) if self.in_flight else None
-
 
 class CompactionConfig(StrictModel):
     """When the change sets that wait to be folded are merged by themselves: before an ingest and before a tail."""
@@ -108,7 +94,7 @@ class CompactionConfig(StrictModel):
 
     @property
     def trigger(self) -> CompactionTrigger:
-        return CompactionTrigger(self.change_sets, count_bytes(self.bytes) if self.bytes else 0)
+        return CompactionTrigger(self.change_sets, self.bytes or 0)
 
 
 def _require_retained(value: Any) -> Any:
@@ -129,11 +115,12 @@ class RetentionConfig(StrictModel):
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": _LEAST_RETAINED}]}),
     ] = Field(default="all", description="`all`, or how many of the newest snapshots are kept")
 
-    log: LogSpan | None = Field(
+    log: Span | None = Field(
         default=None, description="how long the log is kept for backfills, whatever the number of snapshots: 36h, 30d"
     )
-    log_step: LogSpan = Field(
+    log_step: Span = Field(
         default="1d",
+        validate_default=True,
         description="time between the instants that backfills ask for; compaction never merges changes across such an "
         "instant",
     )
@@ -162,7 +149,7 @@ class RetentionConfig(StrictModel):
         """The part of the log that is kept for backfills at an instant (ISO 8601); None: only what snapshots need."""
         if self.log is None:
             return None
-        return LogRetention(micros(instant) - count_micros(self.log), count_micros(self.log_step))
+        return LogRetention(micros(instant) - self.log, self.log_step)
 
     @property
     def keep(self) -> int | None:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 from tidefold.config.models import table
 from tidefold.config.models.sections import AlarmsEntry, locate
 from tidefold.config.models.sources import DebeziumEntry, SourceEntry, StateJsonEntry, list_options, list_reading
-from tidefold.config.models.spark import LogSpan, count_micros
+from tidefold.config.models.units import Span
 from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.log_state import Expire
 from tidefold.domain.table.schema_evolution import Policies
@@ -48,7 +48,7 @@ class TtlConfig(StrictModel):
         "source brings the column. read-and-write is refused, because nobody tells tidefold that a row was read",
     )
     days: int = Field(ge=1, le=36_500, description="rows older than this many days are dropped")
-    cleanup_interval: LogSpan | None = Field(
+    cleanup_interval: Span | None = Field(
         default=None,
         description="incremental snapshots drop expired rows too, and a run without changes makes a snapshot for them, "
         "when this time has passed since the last clean-up: 12h, 1d",
@@ -244,7 +244,7 @@ class LogConfig(StrictModel):
             return False
         if last is None or last.column != self.ttl.column:
             return True
-        then = datetime.fromisoformat(instant) - timedelta(microseconds=count_micros(self.ttl.cleanup_interval))
+        then = datetime.fromisoformat(instant) - timedelta(microseconds=self.ttl.cleanup_interval)
         oldest = self.expire(then.isoformat())
         return oldest is not None and last.before <= oldest.before
 

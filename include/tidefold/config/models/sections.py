@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
 from tidefold.config.models.sources import DebeziumEntry, SourceEntry
+from tidefold.config.models.units import SPAN, find_seconds
 from tidefold.domain.alarms import AlarmThresholds
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
 from tidefold.domain.table.table_spec_validation import Mistake
@@ -20,8 +20,6 @@ _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB)
 # Types whose sums do not depend on the order of the rows.
 _SUMMED = ("int", "long", "decimal")
 NEVER = "never"
-_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def locate(address: str, folder: Path) -> str:
@@ -162,8 +160,10 @@ def _find_connector(source: SourceEntry | None) -> tuple[str, ...]:
 
 
 def _require_span(value: Any) -> Any:
-    if isinstance(value, str) and (value == NEVER or _SPAN.fullmatch(value)):
+    if value == NEVER:
         return value
+    if (seconds := find_seconds(value)) is not None:
+        return seconds
     raise mistake("CONFIG_WRONG_TYPE", "must be a time such as 90m, 24h or 7d, or `never`.")
 
 
@@ -181,9 +181,7 @@ def _count_schema(least: int) -> WithJsonSchema:
 
 
 _Span = Annotated[
-    str | None,
-    BeforeValidator(_require_span),
-    WithJsonSchema({"type": "string", "pattern": f"^({NEVER}|{_SPAN.pattern})$"}),
+    Any, BeforeValidator(_require_span), WithJsonSchema({"type": "string", "pattern": f"^({NEVER}|{SPAN})$"})
 ]
 
 
@@ -211,14 +209,4 @@ def resolve_thresholds(general: AlarmsEntry | None, own: AlarmsEntry | None) -> 
     limits: dict[str, Any] = {}
     for entry in (general, own):
         limits |= entry.model_dump(exclude_none=True) if entry else {}
-    return AlarmThresholds(**{name: _parse_threshold(value) for name, value in limits.items()})
-
-
-def _parse_threshold(value: str | int) -> int | None:
-    if value == NEVER:
-        return None
-    if isinstance(value, int):
-        return value
-    parts = _SPAN.fullmatch(value)
-    assert parts is not None
-    return int(parts[1]) * _SECONDS[parts[2]]
+    return AlarmThresholds(**{name: None if value == NEVER else value for name, value in limits.items()})

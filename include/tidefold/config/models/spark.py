@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from tidefold.config.models.units import SizeLimit
 from tidefold.yaml_files.document import ConfigProblem, YamlDocument
 from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
-_POWERS = {"k": 1, "M": 2, "G": 3, "T": 4}
-_LOG_SPAN = re.compile(r"([1-9]\d{0,5})([mhd])", re.ASCII)
-_UNIT_MICROS = {"m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _HOST = r"[A-Za-z0-9.-]+:[1-9]\d*"
 _CONNECT = r"sc://[A-Za-z0-9.-]+(:[1-9]\d*)?(/(;(use_ssl|user_id)=[\w.@-]+)*)?"
 _MASTER = (
@@ -43,50 +39,6 @@ _OWN = {
 _DEPLOY_MODE = "spark.submit.deployMode"
 # What the start of a Spark Connect server decides.
 _OF_THE_SERVER = ("driver_memory", "python", "jars")
-
-
-def count_bytes(size: str) -> int:
-    """Bytes of `500MB`, `1.5 GB` (units of 1000) or `20GiB` (units of 1024); 0 if it is not a size."""
-    parts = _SIZE.fullmatch(size)
-    unit = (parts[2] or "") if parts else ""
-    factor = (1024 if unit.endswith("i") else 1000) ** _POWERS.get(unit[:1], 0)
-    return int(Decimal(parts[1]) * factor) if parts else 0
-
-
-def _require_size(value: Any) -> Any:
-    if isinstance(value, str) and count_bytes(value) > 0:
-        return value
-    hint = "Write it as `500MB`, `20GB` (units of 1000) or `20GiB` (units of 1024)."
-    raise mistake("CONFIG_WRONG_TYPE", "must be a size greater than zero, such as 500MB or 20GB.", hint)
-
-
-def _require_limit(value: Any) -> Any:
-    return value if isinstance(value, str) and _SIZE.fullmatch(value) else _require_size(value)
-
-
-Size = Annotated[
-    str | None, BeforeValidator(_require_size), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
-]
-# A size that may be zero.
-SizeLimit = Annotated[
-    str, BeforeValidator(_require_limit), WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
-]
-
-
-def _require_log_span(value: Any) -> Any:
-    if isinstance(value, str) and _LOG_SPAN.fullmatch(value):
-        return value
-    raise mistake("CONFIG_WRONG_TYPE", "must be a time such as 12h or 30d.", "Units are m, h and d.")
-
-
-LogSpan = Annotated[
-    str, BeforeValidator(_require_log_span), WithJsonSchema({"type": "string", "pattern": f"^{_LOG_SPAN.pattern}$"})
-]
-
-
-def count_micros(span: str) -> int:
-    """Returns the microseconds of a time such as `30d`."""
-    return int(span[:-1]) * _UNIT_MICROS[span[-1]]
 
 
 def is_one_process(master: str) -> bool:
@@ -191,6 +143,7 @@ class SparkConfig(StrictModel):
     )
     above: SizeLimit = Field(
         default="64MB",
+        validate_default=True,
         description="a step that reads at most this many bytes runs without Spark; 0B: every step with rows uses Spark",
     )
     scheduled: Literal["connect", "submit", "by_size"] | None = Field(
@@ -217,11 +170,6 @@ class SparkConfig(StrictModel):
             Scheduled.BY_SIZE,
             "it is not set, and Airflow has no connection to a Spark Connect server",
         )
-
-    @property
-    def above_bytes(self) -> int:
-        """The number of bytes up to which a step runs without Spark; 0: every step with rows uses Spark."""
-        return count_bytes(self.above)
 
 
 def check_spark(document: YamlDocument) -> Iterator[ConfigProblem]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from tidefold.config.models.units import count_seconds
 from tidefold.domain.table.schema_evolution import ChangeKind, Policies, Policy
 from tidefold.domain.table.table_spec import FILE, Deletes, Engine, Group, Merge, TableSpec
 from tidefold.domain.table.table_spec_validation import Mistake, inexact
@@ -27,8 +28,7 @@ _TYPE = {
     ],
     "description": "type of the column's values",
 }
-_SPAN = re.compile(r"([1-9]\d{0,8})([smhd])", re.ASCII)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"[1-9]\d{0,8}[smhd]", re.ASCII)
 # Apache Paimon's name of an engine -> ours. Ledgers, messages and reports have ours.
 _PAIMON = {
     "deduplicate": Engine.LAST,
@@ -175,9 +175,7 @@ class LateEntry(StrictModel):
         """The allowed lateness in the unit of a column's order numbers; None when it does not fit the type."""
         if isinstance(self.allowed_lateness, int):
             return self.allowed_lateness if type_ in ("int", "long") else None
-        parts = _SPAN.fullmatch(self.allowed_lateness)
-        assert parts is not None
-        seconds = int(parts[1]) * _SECONDS[parts[2]]
+        seconds = count_seconds(self.allowed_lateness)
         if type_ == "date":
             return seconds // 86_400 if seconds % 86_400 == 0 else None
         return seconds * 1_000_000 if type_ == "timestamp" else None

@@ -212,7 +212,7 @@ def check_retention(config: Config) -> Iterator[DoctorFinding]:
         message = "`retention.snapshots` is `all`: snapshots and their log are kept for ever."
         hint = "Set it to a number, such as 10; `tidefold retain subsume --dry-run` shows what would be deleted."
         yield DoctorFinding("retention", WARN, message, hint)
-    if config.local.folders and config.local.quota_bytes is None:
+    if config.local.folders and config.local.quota is None:
         growing = True
         message = "`local` has no `quota`: local copies may fill the disk."
         yield DoctorFinding("retention", WARN, message, "Set `local.quota`, such as 20GB.")

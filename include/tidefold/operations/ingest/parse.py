@@ -322,7 +322,7 @@ def parse_round(
     _log.info("parsing %d files in %d tasks", sum(len(part.files) for part in parts), len(tasks))
     answers = [
         answer
-        for some in _limit_in_flight(tasks, pipeline.config.uploads.in_flight_bytes)
+        for some in _limit_in_flight(tasks, pipeline.config.uploads.in_flight)
         for answer in runner(parse, [msgspec.json.encode(task).decode() for task in some])
     ]
     results: dict[str, Parsed] = {}
@@ -341,7 +341,7 @@ def parse_round(
 def _pack(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list[ParseTask]:
     """Makes one task for each large part and joint tasks for small parts of different logs; the largest task first."""
     uploads = pipeline.config.uploads
-    small = uploads.batch_bytes or _SMALL
+    small = uploads.batch or _SMALL
     groups: list[list[LogFiles]] = [[part] for part in parts if part.weight >= small]
     weight = max(small, TASK_BYTES)
     for part in sorted((p for p in parts if p.weight < small), key=lambda p: p.log):

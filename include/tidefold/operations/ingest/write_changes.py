@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from tidefold.changelog.writer import Changelog, WriterSettings
 from tidefold.changelog.writer.rows_to_arrow import Changes
-from tidefold.config import count_bytes
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import RefusedError
 from tidefold.operations.ground.outcome import Details, Outcome, Status
@@ -36,13 +35,13 @@ class WriteDetails(Details):
 def configure_writer(pipeline: Pipeline, name: str = "writer") -> WriterSettings:
     """Returns the settings of a writer of this name, as `uploads` of the configuration says."""
     uploads, usual = pipeline.config.uploads, WriterSettings()
-    in_flight = uploads.in_flight_bytes or usual.max_bytes_in_flight
+    in_flight = uploads.in_flight or usual.max_bytes_in_flight
     return WriterSettings(
         name=name,
         compress=uploads.compress,
-        log_bytes=count_bytes(uploads.early) if uploads.early else usual.log_bytes,
+        log_bytes=uploads.early or usual.log_bytes,
         persist_delay=uploads.delay,
-        batch_bytes=min(uploads.batch_bytes or usual.batch_bytes, in_flight),
+        batch_bytes=min(uploads.batch or usual.batch_bytes, in_flight),
         max_bytes_in_flight=in_flight,
         attempts=uploads.attempts,
         retry_delay=uploads.retry_delay,

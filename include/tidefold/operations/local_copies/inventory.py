@@ -139,7 +139,7 @@ def local_use(pipeline: Pipeline) -> LocalUse | None:
         _log.warning("local copies cannot be looked at: %s", error)
     return LocalUse(
         bytes=bytes_on_disk(files),
-        quota=pipeline.config.local.quota_bytes,
+        quota=pipeline.config.local.quota,
         roots=tuple(
             RootUse(
                 path, bytes_on_disk(f for f in files if f.root == path), local.unreadable.get(path) or _absent(path)
@@ -165,7 +165,7 @@ def provide_room(pipeline: Pipeline, manifest: Manifest) -> None:
 
     Raises StorageError (LOCAL_QUOTA) if that is not enough; then nothing is deleted.
     """
-    local, quota = pipeline.local, pipeline.config.local.quota_bytes
+    local, quota = pipeline.local, pipeline.config.local.quota
     if local is None or quota is None:
         return
     seen = look(pipeline.store, local)
@@ -212,7 +212,7 @@ def _state(store: Store, log: str) -> tuple[bool, LogState | None]:
 
 def without_room(pipeline: Pipeline) -> str:
     """Returns why segments get no local copy now: the quota is used up. Empty: they get one."""
-    local, quota = pipeline.local, pipeline.config.local.quota_bytes
+    local, quota = pipeline.local, pipeline.config.local.quota
     if local is None or quota is None:
         return ""
     try:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tidefold.config import count_bytes
+from tidefold.config.models.units import find_bytes
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths, SetPaths
@@ -78,7 +78,7 @@ def parse_budget(text: str) -> ScrubBudget:
         share = math.nan
     if 0 < share <= 1:
         return ScrubBudget(share)
-    if size := count_bytes(text.strip()):
+    if size := find_bytes(text.strip()):
         return ScrubBudget(bytes=size)
     hint = "Give a share above 0% up to 100%, such as `5%`, or a size such as `20GiB`."
     raise InvalidInputError("SCRUB_SHARE_INVALID", f"`{text}` is not a share of the files, nor a size.", hint=hint)

@@ -322,7 +322,7 @@ def disk_usage(pipeline: Pipeline) -> int:
 
 
 def with_quota(pipeline: Pipeline, size: int) -> Pipeline:
-    local = pipeline.config.local.model_copy(update={"quota": f"{size}B"})
+    local = pipeline.config.local.model_copy(update={"quota": size})
     return replace(pipeline, config=pipeline.config.model_copy(update={"local": local}))
 
 
@@ -364,7 +364,7 @@ def test_no_copy_is_made_when_there_is_no_room(quoted: Pipeline) -> None:
     needed = staged.facts["bytes_full"] - facts["linked"]
     assert facts["bytes"] == 0
     assert facts["warning"].startswith("LOCAL_QUOTA")
-    assert all(f"{number:,}" in facts["warning"] for number in (limited.config.local.quota_bytes, used, needed))
+    assert all(f"{number:,}" in facts["warning"] for number in (limited.config.local.quota, used, needed))
     assert set(before) <= set(copied_files(limited))
     judge_all(limited, "items")
     assert confirm(limited, "items").status == "published"
@@ -400,7 +400,7 @@ def test_a_copy_that_shares_its_files_needs_no_room_for_them(tmp_path: Path) -> 
     made = [once_more(limited, start) for start in range(3000, 3006)]
     assert [one["warning"] for one in made] == [None] * 6
     assert all(one["linked"] > whole * 0.3 for one in made)
-    assert disk_usage(limited) < limited.config.local.quota_bytes + 20_000  # Manifests and Delta logs are not foreseen.
+    assert disk_usage(limited) < limited.config.local.quota + 20_000  # Manifests and Delta logs are not foreseen.
     check_whole(limited)
 
 

@@ -396,7 +396,7 @@ def test_a_plan_writes_nothing(pipeline: Pipeline) -> None:
 
 def test_files_alone_need_no_spark(pipeline: Pipeline) -> None:
     """Where the rows are those of a snapshot, its files are taken over in this process."""
-    spark = pipeline.config.spark.model_copy(update={"above": "0B"})
+    spark = pipeline.config.spark.model_copy(update={"above": 0})
     pipeline = replace(pipeline, config=pipeline.config.model_copy(update={"spark": spark}))
     sorted_ = run_without_spark(pipeline, MaterializeStep(PointInTime("b3", day(3))), ["accounts"])
     assert [o.status for o in sorted_.done] == ["staged"]

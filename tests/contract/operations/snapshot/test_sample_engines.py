@@ -36,7 +36,7 @@ def test_both_engines_work_in_every_run(tmp_path: Path) -> None:
 
 def do_the_rest(pipeline: Pipeline, step: AnyStep, logs: Sequence[str]) -> None:
     """What Spark would do."""
-    spark = pipeline.config.spark.model_copy(update={"above": "1GB"})
+    spark = pipeline.config.spark.model_copy(update={"above": 10**9})
     large = replace(pipeline, config=pipeline.config.model_copy(update={"spark": spark}))
     found = run_without_spark(large, step, logs)
     assert not found.spark

@@ -16,6 +16,7 @@ from support.planning import weight
 from tidefold.cli.app import app
 from tidefold.compute.runners import in_process
 from tidefold.config import QualityConfig
+from tidefold.config.models.units import find_bytes
 from tidefold.domain.log_state import ChangeSetLocation
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.operations.ground.outcome import Outcome
@@ -49,7 +50,7 @@ def land(pipeline: Pipeline, log: str, start: int, keys: range) -> None:
 
 def above(pipeline: Pipeline, size: str | int) -> Pipeline:
     """The same pipeline where Spark is for more than that."""
-    given = size if isinstance(size, str) else f"{size}B"
+    given = find_bytes(size) if isinstance(size, str) else size
     spark = pipeline.config.spark.model_copy(update={"above": given})
     return replace(pipeline, config=pipeline.config.model_copy(update={"spark": spark}))
 

@@ -131,7 +131,7 @@ def test_what_readers_get_decides_where_all_files_are_whole(pipeline: Pipeline) 
 
 def test_without_spark_the_step_does_only_what_needs_none(pipeline: Pipeline) -> None:
     """Also where little is to be read: only Spark shows what readers on Spark get."""
-    spark = pipeline.config.spark.model_copy(update={"above": "1GB"})
+    spark = pipeline.config.spark.model_copy(update={"above": 10**9})
     small = replace(pipeline, config=pipeline.config.model_copy(update={"spark": spark}))
     found = run_without_spark(small, VerifyStep(), ["accounts", "tellers"])
     assert found.spark == ("accounts",)
