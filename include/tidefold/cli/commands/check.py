@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,7 @@ from tidefold.cli.output.outcomes import ProgressLine, make_runner, print_restor
 from tidefold.cli.terminal import LogOrSet, Logs, SnapshotId, Terminal, choose_logs
 from tidefold.cli.whole_set import OfSet, VersionNumber, name_target
 from tidefold.errors import InvalidInputError, TidefoldError
-
-if TYPE_CHECKING:
-    from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.outcome import Outcome, for_each_log
 
 Seconds = Annotated[float, typer.Option("--seconds", help="How long a check may take.", min=1, max=600)]
 _FAILED = 1
@@ -97,7 +95,6 @@ def verify(
 
     Next: tidefold restore LOG ID --log-position replay, if no intact copy is left
     """
-    from tidefold.operations.ground.outcome import for_each_log
     from tidefold.operations.verify.scope import add_readers
     from tidefold.operations.verify.scrub import parse_budget, scrub
     from tidefold.operations.verify.verify import VerifyRequest

@@ -17,10 +17,10 @@ import typer
 from tidefold.cli.output.outcomes import act_on_logs, exit_code, print_lines, print_outcomes
 from tidefold.cli.terminal import DryRun, Log, Logs, Terminal, choose_logs
 from tidefold.errors import TidefoldError
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.presentation.tables import format_place
 
 if TYPE_CHECKING:
-    from tidefold.operations.ground.outcome import Outcome
     from tidefold.operations.quarantine.inspect import ReasonCount, RefusedRecord
 
 _SHOWN = 200
@@ -39,7 +39,6 @@ def list_(terminal: Terminal, logs: Logs = None) -> int:
 
     Next: tidefold quarantine show LOG
     """
-    from tidefold.operations.ground.outcome import Outcome
     from tidefold.operations.quarantine.inspect import count_refused
     from tidefold.operations.quarantine.next_step import advise_on_log
     from tidefold.presentation.tables import plain_table

@@ -13,9 +13,9 @@ from tidefold.cli.terminal import DryRun, LogOrSet, OptionalSnapshot, RunId, Tak
 from tidefold.cli.whole_set import OfSet, VersionNumber, name_target
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
 from tidefold.errors import InvalidInputError
+from tidefold.operations.ground.outcome import Outcome
 
 if TYPE_CHECKING:
-    from tidefold.operations.ground.outcome import Outcome
     from tidefold.operations.ground.pipeline import Pipeline
     from tidefold.operations.restore.restore import Restore
     from tidefold.operations.sets.restore import RestoreSet

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tidefold.cli.output.outcomes import act_on_logs, exit_code, print_lines, print_outcomes, print_removals
 from tidefold.cli.terminal import DryRun, Log, Logs, Terminal, choose_logs
-from tidefold.operations.ground.outcome import Status, for_each_log
-
-if TYPE_CHECKING:
-    from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 
 Local = Annotated[bool, typer.Option("--local", help="Delete local copies instead, except the newest of each log.")]
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from tidefold.cli.terminal import Terminal, choose_logs
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import GateFailedError
-from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.outcome import Details, Outcome, Status, for_each_log
 from tidefold.operations.ground.run_endings import RunEnding, ending_of
 
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
     from tidefold.domain.verify.expected_files import Damage
-    from tidefold.operations.ground.outcome import Details
     from tidefold.operations.restore.restore import BucketPlan, RestorePlanDetails, WayPlan
 
 _SECONDS = 5.0

@@ -6,41 +6,34 @@ again.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from tidefold.domain.alarms import AlarmRecord
 from tidefold.domain.paths import record_path
+from tidefold.domain.verify.expected_files import ProofRecord
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
-
-class Numbered(Protocol):
-    """A frozen record. `number` counts its versions, from 1."""
-
-    @property
-    def number(self) -> int: ...
+# Frozen records. `number` counts their versions, from 1.
+R = TypeVar("R", AlarmRecord, ProofRecord)
 
 
-R = TypeVar("R", bound=Numbered)
-
-
-def find_newest(store: Store, folder: str) -> int:
-    """Returns the number of the newest record; 0: there is none. Raises StorageError."""
-    return max(_list_numbers(store, folder), default=0)
-
-
-def read_record(store: Store, folder: str, number: int, kind: type[R]) -> R | None:
-    """Returns the record of that number; None: it is gone or damaged. Raises StorageError."""
+def find_record(store: Store, folder: str, kind: type[R]) -> R | None:
+    """Returns the newest record; None: there is none. A damaged one is empty but for its number. Raises StorageError."""
+    number = max(_list_numbers(store, folder), default=0)
+    if not number:
+        return None
     try:
         record = decode_json(store.read(record_path(folder, number)), kind)
     except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return record if record.number == number else None
+        return kind(number)
+    return record if record.number == number else kind(number)
 
 
-def write_record(store: Store, folder: str, record: Numbered) -> None:
+def write_record(store: Store, folder: str, record: AlarmRecord | ProofRecord) -> None:
     """Writes a record and deletes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
     store.put_if_absent(record_path(folder, record.number), msgspec.json.encode(record))
     store.delete([record_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])

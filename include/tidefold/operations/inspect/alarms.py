@@ -10,7 +10,7 @@ from tidefold.domain.commit_times import format_instant
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.wording import format_age, format_minute
-from tidefold.operations.ground.numbered_record import find_newest, read_record, write_record
+from tidefold.operations.ground.numbered_record import find_record, write_record
 from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.storage import Store
 
@@ -155,9 +155,7 @@ def _find_excess(since: str, allowed: int | None, now: str) -> str:
 
 def find_alarm_record(store: Store, log: str) -> AlarmRecord | None:
     """Returns the newest record; None: no run was recorded. Raises StorageError."""
-    folder = LogPaths(log).alarms
-    number = find_newest(store, folder)
-    return (read_record(store, folder, number, AlarmRecord) or AlarmRecord(number)) if number else None
+    return find_record(store, LogPaths(log).alarms, AlarmRecord)
 
 
 def write_alarm_record(store: Store, log: str, record: AlarmRecord) -> None:

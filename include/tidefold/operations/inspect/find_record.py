@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
+from tidefold.domain.log_state import LandedFileRecord, LogState
 from tidefold.domain.wording import choose_record_noun
 from tidefold.errors import TidefoldError
 from tidefold.sources.api import SchemaStopError, UnfitFileError, source_of
@@ -12,9 +13,6 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.landing import streams
 from tidefold.sources.landing.folders import LINES, folder_at, start_in
 from tidefold.sources.landing.plan import TakenFile
-
-if TYPE_CHECKING:
-    from tidefold.domain.log_state import LandedFileRecord, LogState
 
 # A larger file is not read again.
 _MOST_BYTES = 64 << 20

@@ -41,10 +41,9 @@ from tidefold.operations.ground.snapshot_details import DrillDetails, ExportDeta
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.operations.restore.plan import Into, RestorePlan, find_rows, plan_restore
 from tidefold.operations.restore.target_location import DESCRIPTION, claim_location, clear, open_place
-from tidefold.operations.snapshot.task_results import describe_reads, find_failed_reads, require_rows
+from tidefold.operations.snapshot.task_results import decode_results, describe_reads, find_failed_reads, require_rows
 from tidefold.storage import Store, compute_sha256
 from tidefold.storage.safe_files import make_private_folder
-from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
 # The next drill on this machine also deletes scratch folders whose owner was killed.
@@ -194,9 +193,7 @@ def _results(answers: Sequence[str | errors.TidefoldError]) -> list[FoldResult]:
                 f"{answer.message} The ledger needs it.",
                 hint="Run `tidefold check verify --repair`, or restore the file from a backup.",
             )
-        if isinstance(answer, errors.TidefoldError):
-            raise answer
-    return [decode_json(answer, FoldResult) for answer in answers if isinstance(answer, str)]
+    return decode_results(answers)
 
 
 def _manifest(wanted: Snapshot, plan: RestorePlan, made: Sequence[DataFile], log: str) -> Manifest:

@@ -15,7 +15,7 @@ from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, File
 from tidefold.domain.wording import count_noun
 from tidefold.errors import AlreadyExistsError, CorruptError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
-from tidefold.operations.ground.numbered_record import find_newest, read_record, write_record
+from tidefold.operations.ground.numbered_record import find_record, write_record
 from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.storage import Store
@@ -104,9 +104,7 @@ def find_set_damage(pipeline: Pipeline, log: str) -> CorruptError | None:
 # Only scrubs, `status` and the page read it. If it is lost or damaged, the next scrub starts a new round.
 def find_proof(store: Store, log: str) -> ProofRecord | None:
     """Returns the newest record; None: the log was never proved. Raises StorageError."""
-    folder = LogPaths(log).proofs
-    number = find_newest(store, folder)
-    return (read_record(store, folder, number, ProofRecord) or ProofRecord(number)) if number else None
+    return find_record(store, LogPaths(log).proofs, ProofRecord)
 
 
 def write_proof(store: Store, log: str, record: Callable[[ProofRecord], ProofRecord]) -> str:

@@ -7,14 +7,14 @@ manifests and Delta logs, because they name the files that must exist.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.config.models.units import find_bytes
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths, SetPaths
-from tidefold.domain.verify.expected_files import Damage, FileRole, ProofRecord, ScrubBudget
+from tidefold.domain.verify.expected_files import Damage, FileRole, ProofRecord, ScrubBudget, ScrubChoice, choose_files
 from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, InvalidInputError, OutdatedLedgerError
 from tidefold.ledger import Ledger
@@ -22,7 +22,7 @@ from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Stat
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.verify import scope
 from tidefold.operations.verify.scope import VerifyDetails
-from tidefold.operations.verify.verify import ScrubCursor, Telling, Verification, VerifyRequest
+from tidefold.operations.verify.verify import Telling, Verification, VerifyRequest
 
 _MEANS = {
     FileRole.DATA: "the rows of this file are lost for readers of snapshot {ids}, until it is mended",
@@ -108,11 +108,15 @@ def scrub(
         return Outcome(log, Status.DAMAGED, message, error=info, details=LedgerAlarmDetails(alarms=[alarm]))
     if state is None or state.deletion is not DeletionState.NO:
         return Outcome(log, Status.NOTHING, "the store has no such log")
-    cursor = ScrubCursor(scope.find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget())
+    before, allowed = scope.find_proof(pipeline.store, log) or ProofRecord(), budget or ScrubBudget()
+
+    def choose(sizes: Mapping[str, int]) -> ScrubChoice:
+        return choose_files(sizes, before.position, allowed.of(sum(sizes.values())), before.damaged)
+
     request, files = VerifyRequest(repair=repair), scope.scope_of(pipeline, state, None)
-    verification = Verification(pipeline, request, tell, files, cursor)
+    verification = Verification(pipeline, request, tell, files, choose)
     outcome = verification.run()
-    after = verification.record(cursor.before)
+    after = verification.record(before)
     warning = scope.write_proof(pipeline.store, log, lambda newest: after)
     scrubbed = _add_set_alarm(pipeline, _describe(outcome, verification, after))
     return scope.add_warning(scrubbed, warning) if warning else scrubbed

@@ -18,11 +18,9 @@ from tidefold.domain.verify.expected_files import (
     Expected,
     FileRole,
     ProofRecord,
-    ScrubBudget,
     ScrubChoice,
     StoredFile,
     StoredLocation,
-    choose_files,
     count_copies,
     damages,
     data_files,
@@ -95,22 +93,11 @@ def verify(
     return add_warning(outcome, warning) if warning else outcome
 
 
-@dataclass(frozen=True, slots=True)
-class ScrubCursor:
-    """Reads the bytes of only the next files of a round, as many as the budget allows."""
-
-    before: ProofRecord
-    budget: ScrubBudget
-
-    def choose(self, sizes: Mapping[str, int]) -> ScrubChoice:
-        return choose_files(sizes, self.before.position, self.budget.of(sum(sizes.values())), self.before.damaged)
-
-
 @dataclass(slots=True)
 class Verification:
     """One check of the files of a log: what is expected, what is damaged, what is repaired.
 
-    cursor: reads only a share of the bytes, and checks only presence and length of the other files.
+    choose: by their sizes, the files whose bytes are read; of the others only presence and length are checked.
     damage: what is damaged, repaired or not.
     sizes: the data files and segments, with the bytes to read for all copies of each.
     """
@@ -119,7 +106,7 @@ class Verification:
     request: VerifyRequest
     tell: Telling
     scope: Scope
-    cursor: ScrubCursor | None = None
+    choose: Callable[[Mapping[str, int]], ScrubChoice] | None = None
     stores: Stores = field(init=False)
     damage: list[Damage] = field(default_factory=list)
     checked: Checked = field(default_factory=Checked)
@@ -166,8 +153,8 @@ class Verification:
         data = data_files(self.log, scope.kept, manifests, scope.local, scope.requested)
         files = [*data, *segment_files(scope.change_sets)]
         self.sizes = {file.name: file.read_bytes * count_copies(file, links) for file in files}
-        if self.cursor:
-            self.choice = self.cursor.choose(self.sizes)
+        if self.choose:
+            self.choice = self.choose(self.sizes)
             self._read = {file for file in files if file.name in self.choice.names}
 
     def _read_manifests(self) -> dict[int, Manifest]:
