@@ -8,7 +8,7 @@ import pytest
 
 from local_airflow.settings import PROJECT
 from support.pipelines import make_pipeline
-from tidefold.operations.doctor.judge_pipeline import probe_airflow
+from tidefold.operations.doctor.airflow_setup import probe_airflow
 
 
 @pytest.mark.parametrize("is_task", [False, True])

@@ -10,9 +10,9 @@ import pytest
 
 from support.person import CODED, HEAD, LINE, ROWS, Person
 from tidefold.config import load_config
+from tidefold.operations.doctor.airflow_setup import AirflowSetup, check_airflow
 from tidefold.operations.doctor.finding import FindingLevel
-from tidefold.operations.doctor.judge_pipeline import AirflowSetup, check_airflow, check_waiting_files
-from tidefold.operations.doctor.pipeline_probes import probe_waiting_files
+from tidefold.operations.doctor.pipeline_checks import check_waiting_files
 from tidefold.operations.quality.suites import ConfiguredTypes, find_suite_errors
 
 
@@ -41,7 +41,7 @@ def test_a_deleted_table_is_seen_and_made_again_by_one_command(person: Person, k
 
     told = person.call("status", "orders").stdout
     assert "its published table is missing" in told
-    found = check_waiting_files(probe_waiting_files(load_config(config)))
+    found = check_waiting_files(load_config(config))
     assert [one.level for one in found if one.check == "table"] == [FindingLevel.FAIL]
     idle = person.call("run", "orders")
     assert "[TABLE_MISSING]" in idle.output, "nothing is new, and nobody would hear of it"

@@ -7,17 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
 from tidefold.config import Config, ConfigError, load_config
 from tidefold.config.models.spark import is_connect
 from tidefold.errors import TidefoldError, wrap_unexpected
-from tidefold.operations.doctor import judge_pipeline, machine, pipeline_probes
+from tidefold.operations.doctor import machine, pipeline_checks
+from tidefold.operations.doctor.airflow_setup import AirflowSetup, check_airflow, probe_airflow
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.operations.doctor.judge_pipeline import AirflowSetup, probe_airflow
 from tidefold.operations.doctor.landed_sample import check_records, find_misfits
 
-T = TypeVar("T")
 SECONDS = 20.0
 # The configuration of a command that names none. A machine may be checked before there is one.
 UNNAMED = Path("tidefold.yaml")
@@ -48,16 +46,15 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class DoctorCheck(Generic[T]):
-    """One check: `probe` reads the state, and `judge` turns it into findings without I/O.
+class DoctorCheck:
+    """One check: `find` reads the state, and returns what is found.
 
     needs_config: whether it needs the configuration.
     slowness: how many times longer than other checks it may take.
     """
 
     name: str
-    probe: Callable[[Surroundings], T]
-    judge: Callable[[T], Iterable[DoctorFinding]]
+    find: Callable[[Surroundings], Iterable[DoctorFinding]]
     needs_config: bool = True
     slowness: float = 1.0
 
@@ -83,25 +80,23 @@ def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
     return machine.find_disks([*store, *local, ("scratch files", base / "var")])
 
 
-CHECKS: tuple[DoctorCheck[Any], ...] = (
-    DoctorCheck("versions", lambda a: machine.find_packages(a.project), machine.check_packages, False),
-    DoctorCheck("java", lambda a: machine.find_java(), machine.check_java, False),
-    DoctorCheck("jars", lambda a: machine.find_jars(a.jars), machine.check_jars, False),
-    DoctorCheck("spark", lambda a: machine.find_spark(_find_master(a)), machine.check_spark, False),
-    DoctorCheck("memory", lambda a: machine.find_memory(a.config.spark.driver_memory), machine.check_memory),
-    DoctorCheck("disk", find_disks, machine.check_disks),
-    DoctorCheck("store", lambda a: pipeline_probes.probe_store(a.config), judge_pipeline.check_store),
-    DoctorCheck("clock", lambda a: pipeline_probes.probe_clock(a.config), judge_pipeline.check_clock),
-    DoctorCheck("landing", lambda a: pipeline_probes.probe_landing(a.config), judge_pipeline.check_landing),
-    DoctorCheck("records", lambda a: find_misfits(a.config), check_records),
-    DoctorCheck("ingest", lambda a: pipeline_probes.probe_waiting_files(a.config), judge_pipeline.check_waiting_files),
-    DoctorCheck("suites", lambda a: pipeline_probes.probe_suites(a.config), judge_pipeline.check_suites),
-    DoctorCheck("retention", lambda a: a.config, judge_pipeline.check_retention),
-    DoctorCheck(
-        "snapshots", lambda a: pipeline_probes.probe_rewritten_rows(a.config), judge_pipeline.check_rewritten_rows
-    ),
-    DoctorCheck("alarms", lambda a: a.config, judge_pipeline.check_alarms),
-    DoctorCheck("airflow", find_airflow, judge_pipeline.check_airflow, False, _SLOWER),
+CHECKS = (
+    DoctorCheck("versions", lambda a: machine.check_packages(machine.find_packages(a.project)), False),
+    DoctorCheck("java", lambda a: machine.check_java(machine.find_java()), False),
+    DoctorCheck("jars", lambda a: machine.check_jars(a.jars), False),
+    DoctorCheck("spark", lambda a: machine.check_spark(machine.find_spark(_find_master(a))), False),
+    DoctorCheck("memory", lambda a: machine.check_memory(machine.find_memory(a.config.spark.driver_memory))),
+    DoctorCheck("disk", lambda a: machine.check_disks(find_disks(a))),
+    DoctorCheck("store", lambda a: pipeline_checks.check_store(a.config)),
+    DoctorCheck("clock", lambda a: pipeline_checks.check_clock(a.config)),
+    DoctorCheck("landing", lambda a: pipeline_checks.check_landing(a.config)),
+    DoctorCheck("records", lambda a: check_records(find_misfits(a.config))),
+    DoctorCheck("ingest", lambda a: pipeline_checks.check_waiting_files(a.config)),
+    DoctorCheck("suites", lambda a: pipeline_checks.check_suites(a.config)),
+    DoctorCheck("retention", lambda a: pipeline_checks.check_retention(a.config)),
+    DoctorCheck("snapshots", lambda a: pipeline_checks.check_rewritten_rows(a.config)),
+    DoctorCheck("alarms", lambda a: pipeline_checks.check_alarms(a.config)),
+    DoctorCheck("airflow", lambda a: check_airflow(find_airflow(a)), False, _SLOWER),
 )
 
 
@@ -112,11 +107,12 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
     """
     loaded: list[Config] = []
 
-    def check_config(config: Config) -> Iterable[DoctorFinding]:
+    def check_config(around: Surroundings) -> Iterable[DoctorFinding]:
+        config = load_config(around.config_path)
         loaded.append(config)
         yield DoctorFinding("configuration", FindingLevel.OK, f"{config.path}: {', '.join(config.logs)}.")
 
-    check = DoctorCheck("configuration", lambda a: load_config(a.config_path), check_config)
+    check = DoctorCheck("configuration", check_config)
     findings = start_check(check, around, seconds)()
     if loaded:
         around = replace(around, loaded=loaded[0])
@@ -136,16 +132,16 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
     return [*findings, *(finding for collect in running for finding in collect())]
 
 
-def start_check(check: DoctorCheck[Any], around: Surroundings, seconds: float) -> Callable[[], list[DoctorFinding]]:
+def start_check(check: DoctorCheck, around: Surroundings, seconds: float) -> Callable[[], list[DoctorFinding]]:
     """Starts a check in a thread. Returns a function that waits for its findings.
 
     The thread of a check that hangs keeps running, because a hanging call into a store cannot be stopped.
     """
-    results: list[Any] = []
+    results: list[list[DoctorFinding] | TidefoldError] = []
 
     def look() -> None:
         try:
-            results.append(check.probe(around))
+            results.append(list(check.find(around)))
         except Exception as error:
             results.append(wrap_unexpected(error))
 
@@ -160,13 +156,12 @@ def start_check(check: DoctorCheck[Any], around: Surroundings, seconds: float) -
             message = f"The check did not end within {limit:,.0f} s."
             hint = "A disk, a network or a service does not respond. Check it, or allow more time with `--seconds`."
             return [DoctorFinding(check.name, FindingLevel.FAIL, message, hint)]
-        if isinstance(results[0], TidefoldError):
-            error = results[0]
-            if isinstance(error, ConfigError):
-                texts = [(f"[{p.code}] line {p.line}: {p.key} {p.message}", p.hint) for p in error.problems]
-            else:
-                texts = [(f"[{error.code}] {error.message}", error.hint)]
-            return [DoctorFinding(check.name, FindingLevel.FAIL, message, hint) for message, hint in texts]
-        return list(check.judge(results[0]))
+        [found] = results
+        if not isinstance(found, TidefoldError):
+            return found
+        texts = [(f"[{found.code}] {found.message}", found.hint)]
+        if isinstance(found, ConfigError):
+            texts = [(f"[{p.code}] line {p.line}: {p.key} {p.message}", p.hint) for p in found.problems]
+        return [DoctorFinding(check.name, FindingLevel.FAIL, message, hint) for message, hint in texts]
 
     return collect

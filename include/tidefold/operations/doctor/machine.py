@@ -185,20 +185,6 @@ def try_connect(places: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JarFile:
-    """A jar that Spark needs. `harm`: what is wrong with it; empty: nothing."""
-
-    name: str
-    harm: str = ""
-
-
-def find_jars(jars: Sequence[Path]) -> list[JarFile]:
-    """Checks that each jar exists and can be opened."""
-    harms = ("" if zipfile.is_zipfile(jar) else "is not a jar file" if jar.exists() else "is missing" for jar in jars)
-    return [JarFile(jar.name, harm) for jar, harm in zip(jars, harms, strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
 class MemorySize:
     """Bytes of memory.
 
@@ -347,12 +333,14 @@ def _describe_repair(version: str, spark: spark_versions.SparkVersion) -> str:
     return f"{install} 'pyspark-client=={spark_versions.minor_of(version)}.*'"
 
 
-def check_jars(jars: Sequence[JarFile]) -> Iterator[DoctorFinding]:
-    """Checks the jars of Delta."""
-    bad = [jar for jar in jars if jar.harm]
-    for jar in bad:
-        yield DoctorFinding("jars", FAIL, f"{jar.name} {jar.harm}.", "Run `tidefold spark jars`, which fetches it.")
-    if jars and not bad:
+def check_jars(jars: Sequence[Path]) -> Iterator[DoctorFinding]:
+    """Checks that each jar that Spark needs is there and whole enough to be opened."""
+    harms = {
+        jar.name: "is not a jar file" if jar.exists() else "is missing" for jar in jars if not zipfile.is_zipfile(jar)
+    }
+    for name, harm in harms.items():
+        yield DoctorFinding("jars", FAIL, f"{name} {harm}.", "Run `tidefold spark jars`, which fetches it.")
+    if jars and not harms:
         yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in jars)}.")
 
 

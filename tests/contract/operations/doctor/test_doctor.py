@@ -33,10 +33,10 @@ from tidefold.cli.app import app
 from tidefold.compute import spark_versions
 from tidefold.config import load_config
 from tidefold.config.models.spark import Scheduled
-from tidefold.operations.doctor import doctor, judge_pipeline, machine, pipeline_probes
+from tidefold.operations.doctor import airflow_setup, doctor, machine, pipeline_checks
+from tidefold.operations.doctor.airflow_setup import AirflowSetup
 from tidefold.operations.doctor.doctor import CHECKS, DoctorCheck, Surroundings, diagnose, start_check
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.operations.doctor.judge_pipeline import AirflowSetup
 from tidefold.storage import identity
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
@@ -338,7 +338,7 @@ def test_a_store_that_replaces_what_is_there_fails(config_path: Path, monkeypatc
             super().put_if_absent(path, data)
 
     change(config_path, "store_id", "# store_id")
-    monkeypatch.setattr(pipeline_probes, "open_store", lambda address, base: Careless())
+    monkeypatch.setattr(pipeline_checks, "open_store", lambda address, base: Careless())
     [(level, said)] = look("store", config_path)
     assert level is FAIL
     assert said.startswith("[STORE_UNFIT] The store failed at `refuse a second put`")
@@ -385,7 +385,7 @@ def test_landing_folders(config_path: Path, tmp_path: Path) -> None:
 def test_a_landing_folder_that_is_too_large_is_looked_at_in_part(
     config_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline_probes, "MOST_FILES", 2)
+    monkeypatch.setattr(pipeline_checks, "MOST_FILES", 2)
     for i in range(5):
         (tmp_path / f"landing/accounts/{i}.jsonl").write_text("{}")
     assert look("landing", config_path) == [(OK, "2 folders, 2 files checked (there are more).")]
@@ -451,7 +451,7 @@ def test_what_deletion_vectors_would_save(config_path: Path, monkeypatch: pytest
     put(pipeline, [{"id": 7, "text": "new"}, {"id": 8, "text": "new"}])
     publish(pipeline, "second")
     assert look("snapshots", config_path) == [(OK, "No snapshot wrote much for few changes.")]
-    monkeypatch.setattr(judge_pipeline, "_REWRITTEN_BYTES", 100)
+    monkeypatch.setattr(pipeline_checks, "_REWRITTEN_BYTES", 100)
     [(level, said)] = look("snapshots", config_path)
     assert (level, said.split(" wrote ")[0]) == (OK, "accounts: its newest snapshot")
     assert " for 2 changes of 4" in said
@@ -479,22 +479,22 @@ def test_logs_without_alarms(config_path: Path) -> None:
     ],
 )
 def test_airflow(found: AirflowSetup, wanted: list[FindingLevel]) -> None:
-    assert [f.level for f in judge_pipeline.check_airflow(found)] == wanted
+    assert [f.level for f in airflow_setup.check_airflow(found)] == wanted
 
 
 @pytest.mark.parametrize(("version", "is_named"), [("3.3.2", True), ("3.2.2", False)])
 def test_the_backfill_that_never_starts_is_named(version: str, is_named: bool) -> None:
-    [finding] = judge_pipeline.check_airflow(AirflowSetup(version, 9, has_connection=True))
+    [finding] = airflow_setup.check_airflow(AirflowSetup(version, 9, has_connection=True))
     assert ("MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE" in finding.message) is is_named
 
 
 def test_it_explains_where_the_steps_of_tasks_run(config_path: Path) -> None:
     found = AirflowSetup("3.3.2", 9, has_connection=True, has_connect=True)
     around = Surroundings(PROJECT, config_path, (), lambda: found, load_config(config_path))
-    [finding] = judge_pipeline.check_airflow(doctor.find_airflow(around))
+    [finding] = airflow_setup.check_airflow(doctor.find_airflow(around))
     assert "on the Spark Connect server, whatever their size: Airflow has a connection" in finding.message
     change(config_path, "version: 1\n", "version: 1\nspark: {scheduled: by_size}\n")
-    [finding] = judge_pipeline.check_airflow(doctor.find_airflow(replace(around, loaded=load_config(config_path))))
+    [finding] = airflow_setup.check_airflow(doctor.find_airflow(replace(around, loaded=load_config(config_path))))
     assert "else in the task: `spark.scheduled` is `by_size`" in finding.message
 
 
@@ -533,14 +533,14 @@ def stuck() -> Iterator[threading.Event]:
 
 def test_a_check_that_hangs_fails_in_time_and_holds_up_no_other(stuck: threading.Event, config_path: Path) -> None:
     around = Surroundings(PROJECT, config_path, (), no_airflow)
-    hangs = DoctorCheck("store", lambda a: stuck.wait(), lambda found: ())
-    works = DoctorCheck("java", lambda a: 1, lambda found: [DoctorFinding("java", OK, f"{found}")])
+    hangs = DoctorCheck("store", lambda a: [] if stuck.wait() else [])
+    works = DoctorCheck("java", lambda a: [DoctorFinding("java", OK, "17")])
     waiting = [start_check(check, around, 0.05) for check in (hangs, works)]
     assert [[(f.check, f.level) for f in collect()] for collect in waiting] == [[("store", FAIL)], [("java", OK)]]
 
 
 def test_a_check_that_breaks_is_a_finding(config_path: Path) -> None:
-    breaks: DoctorCheck[int] = DoctorCheck("disk", lambda a: 1 // 0, lambda found: ())
+    breaks = DoctorCheck("disk", lambda a: [DoctorFinding("disk", OK, f"{1 // 0}")])
     [finding] = start_check(breaks, Surroundings(PROJECT, config_path, ()), 5)()
     assert (finding.level, finding.message) == (
         FAIL,
@@ -580,8 +580,8 @@ def test_the_command_ends_although_the_store_hangs(config_path: Path) -> None:
             "PYTHONPATH": str(PROJECT / "include"),
         }
         code = (
-            "from tidefold.operations.doctor import doctor, judge_pipeline\n"
-            "doctor.probe_airflow = lambda project, config: judge_pipeline.AirflowSetup('')\n"
+            "from tidefold.operations.doctor import airflow_setup, doctor\n"
+            "doctor.probe_airflow = lambda project, config: airflow_setup.AirflowSetup('')\n"
             "from tidefold.cli.app import app\n"
             f"app(['check', 'doctor', '--seconds', '2', '--format', 'json', '-c', {str(config_path)!r}])\n"
         )
