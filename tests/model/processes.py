@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from model.oracle import Changes
 from model.world import INSTANT, SHAPE, Pick, Process, World
+from support.segments import write_segment
 from tidefold.changelog import write_intents
 from tidefold.changelog.schema import UPSERT
-from tidefold.changelog.segment import WrittenChangeSet, write_segment
+from tidefold.changelog.segment import WrittenChangeSet
 from tidefold.changelog.write_intents import Intent, IntentLog, Taking
 from tidefold.delta.publish import provide_new_files
 from tidefold.domain.commit_times import CommitTimeRange, merge_ranges

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
+from support.segments import write_segment
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import CLEAR, UPSERT, change_schema
-from tidefold.changelog.segment import write_segment
 from tidefold.compute.runners import in_process
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, Verdict

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from support.segments import write_segment
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.segment import write_segment
 from tidefold.changelog.writer.rows_to_arrow import change_table
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, Position

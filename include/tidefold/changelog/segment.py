@@ -142,17 +142,6 @@ class Writable(Protocol):
     def write(self, data: bytes | memoryview, /) -> int: ...
 
 
-def write_segment(
-    store: Store, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
-) -> list[WrittenChangeSet]:
-    """Writes change sets (log, table) into a new segment, in the given order. Each is sorted by key group.
-
-    The tables have the schema `change_schema` and at least one row.
-    """
-    with store.create(path) as stream:
-        return write_parts(stream, path, parts, compress=compress)
-
-
 def write_parts(
     stream: Writable, path: str, parts: Iterable[tuple[str, pa.Table]], *, compress: bool = True
 ) -> list[WrittenChangeSet]:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from support.builders import SHAPE
 from support.dict_store import DictStore
+from support.segments import write_segment
 from tidefold.changelog import schema
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import change_schema
-from tidefold.changelog.segment import _batch_rows, check_pieces, read_change_set, read_index, write_segment
+from tidefold.changelog.segment import _batch_rows, check_pieces, read_change_set, read_index
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet
 from tidefold.errors import CorruptError

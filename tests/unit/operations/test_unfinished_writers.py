@@ -9,8 +9,8 @@ import pytest
 
 from support.builders import SHAPE, appended, arrival, manifest_of, verdict_for
 from support.dict_store import DictStore
+from support.segments import write_segment
 from tidefold.changelog import write_intents
-from tidefold.changelog.segment import write_segment
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import append
 from tidefold.domain.log_state import DeletionState, LogState, SnapshotKind

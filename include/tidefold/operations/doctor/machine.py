@@ -335,12 +335,11 @@ def _describe_repair(version: str, spark: spark_versions.SparkVersion) -> str:
 
 def check_jars(jars: Sequence[Path]) -> Iterator[DoctorFinding]:
     """Checks that each jar that Spark needs is there and whole enough to be opened."""
-    harms = {
-        jar.name: "is not a jar file" if jar.exists() else "is missing" for jar in jars if not zipfile.is_zipfile(jar)
-    }
-    for name, harm in harms.items():
-        yield DoctorFinding("jars", FAIL, f"{name} {harm}.", "Run `tidefold spark jars`, which fetches it.")
-    if jars and not harms:
+    bad = [jar for jar in jars if not zipfile.is_zipfile(jar)]
+    for jar in bad:
+        harm = "is not a jar file" if jar.exists() else "is missing"
+        yield DoctorFinding("jars", FAIL, f"{jar.name} {harm}.", "Run `tidefold spark jars`, which fetches it.")
+    if jars and not bad:
         yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in jars)}.")
 
 

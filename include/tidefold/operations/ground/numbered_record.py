@@ -22,7 +22,7 @@ R = TypeVar("R", AlarmRecord, ProofRecord)
 
 
 def find_record(store: Store, folder: str, kind: type[R]) -> R | None:
-    """Returns the newest record; None: there is none. A damaged one is empty but for its number. Raises StorageError."""
+    """Returns the newest record; None: there is none. A damaged one has only its number. Raises StorageError."""
     number = max(_list_numbers(store, folder), default=0)
     if not number:
         return None

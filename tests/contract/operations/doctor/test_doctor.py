@@ -533,7 +533,7 @@ def stuck() -> Iterator[threading.Event]:
 
 def test_a_check_that_hangs_fails_in_time_and_holds_up_no_other(stuck: threading.Event, config_path: Path) -> None:
     around = Surroundings(PROJECT, config_path, (), no_airflow)
-    hangs = DoctorCheck("store", lambda a: [] if stuck.wait() else [])
+    hangs = DoctorCheck("store", lambda a: [DoctorFinding("store", OK, f"{stuck.wait()}")])
     works = DoctorCheck("java", lambda a: [DoctorFinding("java", OK, "17")])
     waiting = [start_check(check, around, 0.05) for check in (hangs, works)]
     assert [[(f.check, f.level) for f in collect()] for collect in waiting] == [[("store", FAIL)], [("java", OK)]]

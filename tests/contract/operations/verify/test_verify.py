@@ -22,7 +22,8 @@ from support.faults import Fault, FaultyStore, Killed
 from support.local_copies import disk, grown, land, make, take
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, publish, put, snapshot_rows, table_rows
 from support.s3_server import S3Bucket
-from tidefold.changelog.segment import read_change_set, write_segment
+from support.segments import write_segment
+from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
 from tidefold.delta.published_table import COMMIT
 from tidefold.domain.log_state import LogState
