@@ -17,6 +17,7 @@ from tidefold.storage.store import make_outside_error
 PART = 16 << 20
 # Bytes of one read of a comparison, or of a copy through this process.
 READ = 8 << 20
+_NO_SUCH_RANGE = 416
 
 
 class RangeReader(io.RawIOBase):
@@ -124,10 +125,11 @@ class ObjectStore(ABC):
         self._prefix, self._client = prefix, client
 
     @abstractmethod
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes: ...
+    def uri(self, path: str) -> str: ...
 
     @abstractmethod
-    def uri(self, path: str) -> str: ...
+    def _load(self, key: str, start: int, length: int | None) -> bytes:
+        """Returns a part that is not empty, or the whole. May raise the error of a range that begins behind the end."""
 
     @abstractmethod
     def _put(self, key: str, path: str, data: bytes) -> None:
@@ -155,6 +157,18 @@ class ObjectStore(ABC):
     @abstractmethod
     def _make_no_replace(self, path: str) -> RefusedError:
         """Returns the error of a replacement of an object."""
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        if length == 0:
+            self._require_size(path)
+            return b""
+        with self._client.translate_errors(path):
+            try:
+                return self._load(self._key(path), start, length)
+            except self._client.failures as error:
+                if self._client.status_of(error) == _NO_SUCH_RANGE:
+                    return b""  # It begins behind the end.
+                raise
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:

@@ -52,7 +52,6 @@ REMARKS = {
     RowAgreement.DIFFERS: "The row differs from the log: `tidefold check verify` looks for damage.",
 }
 ShownRow = dict[str, Any]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Numbers of files are lower than times in their names.
 _FIRST_TIME = 10**12
 

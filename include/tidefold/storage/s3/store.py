@@ -123,22 +123,10 @@ class S3Store(ObjectStore):
         self._bucket = Bucket(place.bucket)
         super().__init__(place.prefix, self._bucket)
 
-    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        key = self._key(path)
+    def _load(self, key: str, start: int, length: int | None) -> bytes:
         # Without a range for the whole: S3 refuses every range of an empty object.
-        part = (
-            {} if length is None and not start else {"start": start, "end": None if length is None else start + length}
-        )
-        with self._bucket.translate_errors(path):
-            if length == 0:
-                self._read_size(key)
-                return b""
-            try:
-                return cast(bytes, self._bucket.files.cat_file(self._full(key), max_concurrency=1, **part))
-            except FAILURES as error:
-                if code_of(error) in ("InvalidRange", "416"):
-                    return b""  # It begins behind the end.
-                raise
+        part = {"start": start, "end": None if length is None else start + length} if start or length else {}
+        return cast(bytes, self._bucket.files.cat_file(self._full(key), max_concurrency=1, **part))
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
