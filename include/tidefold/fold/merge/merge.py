@@ -93,16 +93,13 @@ def merge_bucket(
     before, hidden, clears = tuple(cleared), base.read_sidecar(), has_clears(changes)
     newest = None if clears or not is_sorted or hidden else arrow_merge.find(changes, before, shape, memory)
     if newest:
-        replaced = arrow_merge.replace_rows(base.rows or (), newest.keys, newest.rows)
-        bucket = BucketRows(pa.RecordBatchReader.from_batches(table_schema(shape), replaced))
-        yield MergeResult(bucket, newest.rows.num_rows, newest.deletes, before, newest.keys)
+        yield _replace_rows(base, newest, before, shape)
         return
     with _values_explained(), connect(memory, scratch) as connection:
         connection.register("changes", changes)
         highest = _make_live(connection, clears, shape, before)
         emptied = highest > before and shape.merge.engine is not Engine.HISTORY
         clears_rows = _count_cleared(connection, shape, highest) if emptied else (0, 0)
-        # A clear that comes late is older than rows that columns order.
         since = highest if emptied and shape.clears_by_columns else ()
         rows, beside = (None, None) if emptied and not since else (base.rows, hidden)
         _make_kept(connection, "base", table_schema(shape), rows, clears, shape, since)
@@ -115,14 +112,22 @@ def merge_bucket(
             ties = arrow_merge.find_tied_versions(connection, shape)
         [(upserts, deletes)] = connection.execute(queries.counts).fetchall()
         # A log in its own order has nothing beside its rows, unless keys were left out.
-        is_bare = queries.hidden is None or (shape.replaces_rows and hidden is None)
-        sidecars = [] if is_bare else [connection.sql(str(queries.hidden)).to_arrow_table().cast(sidecar_schema(shape))]
+        others = None if shape.replaces_rows and hidden is None else queries.hidden
+        sidecars = [connection.sql(others).to_arrow_table().cast(sidecar_schema(shape))] if others else []
         keys = connection.sql(f"SELECT {key_list(shape)} FROM touched").to_arrow_table() if with_keys else None
         # Last: while it is open the connection can do nothing else.
         stream = connection.sql(queries.rows).to_arrow_reader(65_536)
         stream = arrow_merge.without_marks(stream, shape, ties, left_out) if queries.marks else stream
         bucket = BucketRows(stream, lambda: _join_sidecar(sidecars, left_out, shape))
         yield MergeResult(bucket, upserts, deletes, highest, keys, ties, left_out, *clears_rows)
+
+
+def _replace_rows(
+    base: BucketRows, newest: arrow_merge.Newest, before: tuple[int, ...], shape: TableSpec
+) -> MergeResult:
+    replaced = arrow_merge.replace_rows(base.rows or (), newest.keys, newest.rows)
+    bucket = BucketRows(pa.RecordBatchReader.from_batches(table_schema(shape), replaced))
+    return MergeResult(bucket, newest.rows.num_rows, newest.deletes, before, newest.keys)
 
 
 @contextmanager
@@ -202,7 +207,7 @@ def _make_kept(
     """Makes `base` or `hidden`: what no clear of some keys removes. In a log's own order every clear is newer.
 
     rows: what was there before; None: nothing, or it was cleared completely.
-    since: rows of a lower order were cleared.
+    since: rows of a lower order were cleared. A clear that comes late is older than rows that columns order.
     """
     connection.register(f"given_{name}", schema.empty_table() if rows is None else rows)
     if since:
