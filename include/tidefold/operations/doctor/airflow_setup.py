@@ -45,7 +45,6 @@ class AirflowSetup:
     version: str
     dags: int = 0
     import_errors: Mapping[str, str] = field(default_factory=dict)
-    connection: str = CONNECTION
     has_connection: bool | None = None
     error: str = ""
     has_connect: bool | None = None
@@ -126,11 +125,11 @@ def check_airflow(setup: AirflowSetup) -> Iterator[DoctorFinding]:
     if setup.scheduled is Scheduled.CONNECT:
         return
     if setup.has_connection is False:
-        message = f"The connection `{setup.connection}` does not exist: Airflow then starts Spark on YARN."
-        hint = f"""Set AIRFLOW_CONN_{setup.connection.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
+        message = f"The connection `{CONNECTION}` does not exist: Airflow then starts Spark on YARN."
+        hint = f"""Set AIRFLOW_CONN_{CONNECTION.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
         yield DoctorFinding("airflow", FAIL, message, hint)
     elif setup.has_connection is None:
-        message = f"Whether Airflow has the connection `{setup.connection}` is not known: AIRFLOW_HOME is not set."
+        message = f"Whether Airflow has the connection `{CONNECTION}` is not known: AIRFLOW_HOME is not set."
         yield DoctorFinding("airflow", OK, message)
 
 
@@ -138,7 +137,7 @@ def _describe_scheduled(setup: AirflowSetup) -> str:
     """Returns where the steps of Airflow's tasks run, and why."""
     places = {
         Scheduled.CONNECT: "on the Spark Connect server, whatever their size",
-        Scheduled.SUBMIT: f"by spark-submit where `{setup.connection}` says, whatever their size",
-        Scheduled.BY_SIZE: f"above `spark.above` by spark-submit where `{setup.connection}` says, else in the task",
+        Scheduled.SUBMIT: f"by spark-submit where `{CONNECTION}` says, whatever their size",
+        Scheduled.BY_SIZE: f"above `spark.above` by spark-submit where `{CONNECTION}` says, else in the task",
     }
     return f"Steps run {places[setup.scheduled or Scheduled.BY_SIZE]}: {setup.reason}."
