@@ -26,7 +26,6 @@ _READ_SECONDS = 60
 # Stored with the object: the put that made it. If an answer is lost, botocore and aiohttp send the put again (aiohttp
 # whatever botocore's settings are, and silently). Then that very put finds its own name taken.
 PUT_MARK = "tidefold-put"
-_BLOCK = 8 << 20
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _ABSENT = {"NoSuchKey", "NoSuchBucket", "404", ""}  # "404": a HEAD; "": s3fs looked for a file and for a folder.
 _RIGHTS = "s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload"
@@ -83,7 +82,6 @@ def _new(kind: type[S3FileSystem], endpoint: S3Endpoint) -> S3FileSystem:
         client_kwargs={"region_name": endpoint.region} if endpoint.region else {},
         # botocore's own limit is 10 connections.
         config_kwargs={"read_timeout": _READ_SECONDS, "max_pool_connections": object_client.REQUESTS_AT_ONCE},
-        default_block_size=_BLOCK,
     )
 
 

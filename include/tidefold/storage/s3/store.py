@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, cast
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, cast
 
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, UnknownOutcomeError
+from tidefold.errors import InvalidInputError, RefusedError, StorageError, UnknownOutcomeError
 from tidefold.storage.object_store import ObjectStore
 from tidefold.storage.s3.address import S3Address, S3Endpoint
 from tidefold.storage.s3.client import FAILURES, PUT_MARK, Bucket, code_of, conflicts
@@ -127,21 +127,6 @@ class S3Store(ObjectStore):
         # Without a range for the whole: S3 refuses every range of an empty object.
         part = {"start": start, "end": None if length is None else start + length} if start or length else {}
         return cast(bytes, self._bucket.files.cat_file(self._full(key), max_concurrency=1, **part))
-
-    @contextmanager
-    def open(self, path: str) -> Iterator[BinaryIO]:
-        key = self._key(path)
-        with self._bucket.translate_errors(path):
-            stream = self._bucket.files.open(self._full(key), "rb")
-        if stream.details["type"] != "file":  # s3fs opens a folder as an empty file.
-            raise NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
-        with stream:
-            try:
-                yield cast(BinaryIO, stream)
-            except FAILURES as error:
-                if not code_of(error) and isinstance(error, OSError):
-                    raise  # Not an error of S3, but of the caller's own work.
-                raise self._bucket.as_ours(path, error) from error
 
     def _put(self, key: str, path: str, data: bytes) -> None:
         put(self._bucket, key, path, data)
