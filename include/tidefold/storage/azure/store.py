@@ -24,26 +24,11 @@ _SAS_HOURS = 12
 _PAGE = 1000  # Names in one page of a listing.
 
 
-def put(container: Container, key: str, path: str, data: bytes) -> None:
-    """Sends one conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
-    mark = uuid.uuid4().hex
-
-    async def send(client: Any) -> None:
-        # One request: all callers send less than the client's limit for one.
-        await client.get_blob_client(key).upload_blob(data, overwrite=False, metadata={PUT_MARK: mark}, **ONCE)
-
-    if not _attempt(container, key, path, mark, send):
-        upload = BlockUpload(container, key, path)
-        if data:
-            upload.add(data)
-        upload.complete()
-
-
 def copy_at_once(container: Container, source: str, key: str, path: str) -> bool:
     """Copies an object of at most COPIED_AT_ONCE bytes with one conditional request.
 
     Returns False if the copy must pass through this process: the key of the account is not known, or a killed writer
-    left blocks. Raises as `put`, NotFoundError.
+    left blocks. Raises as `_put`, NotFoundError.
     """
     account = container.account
     if not account.key:
@@ -93,7 +78,7 @@ class BlockUpload:
         self._blocks.append(block)
 
     def complete(self) -> None:
-        """Makes the object visible if its name is free. Raises as `put`."""
+        """Makes the object visible if its name is free. Raises as `_put`."""
 
         async def send(client: Any) -> None:
             blocks = [BlobBlock(block_id=block) for block in self._blocks]
@@ -125,7 +110,17 @@ class AzureStore(ObjectStore):
         return self._container.call(load)
 
     def _put(self, key: str, path: str, data: bytes) -> None:
-        put(self._container, key, path, data)
+        mark = uuid.uuid4().hex
+
+        async def send(client: Any) -> None:
+            # One request: all callers send less than the client's limit for one.
+            await client.get_blob_client(key).upload_blob(data, overwrite=False, metadata={PUT_MARK: mark}, **ONCE)
+
+        if not _attempt(self._container, key, path, mark, send):
+            upload = BlockUpload(self._container, key, path)
+            if data:
+                upload.add(data)
+            upload.complete()
 
     def _begin_upload(self, key: str, path: str) -> BlockUpload:
         return BlockUpload(self._container, key, path)

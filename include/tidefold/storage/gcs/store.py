@@ -22,48 +22,8 @@ _MORE = 308
 _PAGE = 1000  # Names in one page of a listing.
 
 
-def put(bucket: GcsBucket, key: str, path: str, data: bytes) -> None:
-    """Sends one conditional request. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
-    mark = uuid.uuid4().hex
-    # Random, so no data contains it.
-    border = uuid.uuid4().hex.encode()
-    head = b"--%b\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n" % border
-    described = json.dumps(_describe(mark, name=key)).encode()
-    body = b"%b%b\r\n--%b\r\nContent-Type: %b\r\n\r\n%b\r\n--%b--\r\n" % (
-        head, described, border, _KIND.encode(), data, border,
-    )  # fmt: skip
-    kind = {"Content-Type": f"multipart/related; boundary={border.decode()}"}
-    try:
-        bucket.call(lambda s: s.send("post", s.uploads, body, kind, uploadType="multipart", ifGenerationMatch=0))
-    except FAILURES as error:
-        bucket.resolve_put(key, path, mark, error)
-
-
 def _describe(mark: str, **more: str) -> dict[str, object]:
     return {**more, "contentType": _KIND, "metadata": {PUT_MARK: mark}}
-
-
-def copy(bucket: GcsBucket, source: str, key: str, path: str) -> None:
-    """Copies an object inside Google Cloud Storage, on condition that the name is free. Raises as `put`, NotFoundError.
-
-    A large copy takes several requests. The object appears with the last one.
-    """
-    mark = uuid.uuid4().hex
-    body, kind = json.dumps(_describe(mark)).encode(), {"Content-Type": "application/json"}
-    token: str | None = None
-
-    async def send(session: Session) -> GcsAnswer:
-        place = f"{session.find_object(source)}/rewriteTo{session.find_object(key).removeprefix('/storage/v1')}"
-        return await session.send("post", place, body, kind, ifGenerationMatch=0, rewriteToken=token)
-
-    try:
-        while True:
-            done = bucket.call(send).read_json()
-            if done["done"]:
-                return
-            token = done["rewriteToken"]
-    except FAILURES as error:
-        bucket.resolve_put(key, path, mark, error)
 
 
 class ResumableUpload:
@@ -105,7 +65,7 @@ class ResumableUpload:
         self._sent = end
 
     def complete(self) -> None:
-        """Makes the object visible if its name is free. Raises as `put`."""
+        """Makes the object visible if its name is free. Raises as `_put`."""
         end = self._sent + len(self._waiting)
         head = {"Content-Range": f"bytes {self._sent}-{end - 1}/{end}"}
         try:
@@ -136,13 +96,44 @@ class GcsStore(ObjectStore):
         return self._bucket.call(lambda s: s.send("get", s.find_object(key), head=head, alt="media")).body
 
     def _put(self, key: str, path: str, data: bytes) -> None:
-        put(self._bucket, key, path, data)
+        mark = uuid.uuid4().hex
+        # Random, so no data contains it.
+        border = uuid.uuid4().hex.encode()
+        head = b"--%b\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n" % border
+        described = json.dumps(_describe(mark, name=key)).encode()
+        body = b"%b%b\r\n--%b\r\nContent-Type: %b\r\n\r\n%b\r\n--%b--\r\n" % (
+            head, described, border, _KIND.encode(), data, border,
+        )  # fmt: skip
+        kind = {"Content-Type": f"multipart/related; boundary={border.decode()}"}
+        try:
+            self._bucket.call(
+                lambda s: s.send("post", s.uploads, body, kind, uploadType="multipart", ifGenerationMatch=0)
+            )
+        except FAILURES as error:
+            self._bucket.resolve_put(key, path, mark, error)
 
     def _begin_upload(self, key: str, path: str) -> ResumableUpload:
         return ResumableUpload(self._bucket, key, path)
 
     def _copy(self, source: str, target: str, size: int) -> None:
-        copy(self._bucket, self._key(source), self._key(target), target)
+        """Copies inside Google Cloud Storage. A large copy takes several requests; the object appears with the last."""
+        key, mark = self._key(target), uuid.uuid4().hex
+        body, kind = json.dumps(_describe(mark)).encode(), {"Content-Type": "application/json"}
+        token: str | None = None
+
+        async def send(session: Session) -> GcsAnswer:
+            place = session.find_object(key).removeprefix("/storage/v1")
+            place = f"{session.find_object(self._key(source))}/rewriteTo{place}"
+            return await session.send("post", place, body, kind, ifGenerationMatch=0, rewriteToken=token)
+
+        try:
+            while True:
+                done = self._bucket.call(send).read_json()
+                if done["done"]:
+                    return
+                token = done["rewriteToken"]
+        except FAILURES as error:
+            self._bucket.resolve_put(key, target, mark, error)
 
     _copy_unique = _copy
 

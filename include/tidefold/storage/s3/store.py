@@ -26,21 +26,8 @@ _PAGE = 1000  # Names in one page of a listing.
 _UNFINISHED = re.compile(r"(?P<path>.+)\.(?P<upload>(?:[0-9a-f]{2})+)\.part", re.DOTALL)
 
 
-def put(bucket: Bucket, key: str, path: str, data: bytes) -> None:
-    """Sends one conditional PUT. Raises AlreadyExistsError, UnknownOutcomeError, StorageError."""
-    mark = uuid.uuid4().hex
-    for left in reversed(range(_CONFLICTS)):
-        try:
-            bucket.call("put_object", Key=key, Body=data, IfNoneMatch="*", Metadata={PUT_MARK: mark})
-        except FAILURES as error:
-            if conflicts(error) and left:
-                continue
-            bucket.resolve_put(key, path, mark, error)
-        return
-
-
 def copy_at_once(bucket: Bucket, source: str, key: str, path: str) -> None:
-    """Copies an object of at most COPIED_PART bytes with one request. Raises as `put`, NotFoundError without a source.
+    """Copies an object of at most COPIED_PART bytes with one request. Raises as `_put`, NotFoundError without a source.
 
     Many S3-compatible servers ignore the condition and overwrite. So the name must belong to these bytes alone.
     """
@@ -92,7 +79,7 @@ class Multipart:
             self._parts.append({"PartNumber": number, "ETag": sent["CopyPartResult"]["ETag"]})
 
     def complete(self) -> None:
-        """Makes the object visible if its name is free. Raises as `put`; leaves nothing unless in doubt."""
+        """Makes the object visible if its name is free. Raises as `_put`; leaves nothing unless in doubt."""
         try:
             self._bucket.call(
                 "complete_multipart_upload", **self._upload, MultipartUpload={"Parts": self._parts}, IfNoneMatch="*"
@@ -129,7 +116,15 @@ class S3Store(ObjectStore):
         return cast(bytes, self._bucket.files.cat_file(self._full(key), max_concurrency=1, **part))
 
     def _put(self, key: str, path: str, data: bytes) -> None:
-        put(self._bucket, key, path, data)
+        mark = uuid.uuid4().hex
+        for left in reversed(range(_CONFLICTS)):
+            try:
+                self._bucket.call("put_object", Key=key, Body=data, IfNoneMatch="*", Metadata={PUT_MARK: mark})
+            except FAILURES as error:
+                if conflicts(error) and left:
+                    continue
+                self._bucket.resolve_put(key, path, mark, error)
+            return
 
     def _begin_upload(self, key: str, path: str) -> Multipart:
         return Multipart(self._bucket, key, path)
@@ -137,7 +132,7 @@ class S3Store(ObjectStore):
     def _copy(self, source: str, target: str, size: int) -> None:
         """Copies in parts, even if one request would do: in many S3-compatible stores that request has no condition."""
         if size == 0:
-            put(self._bucket, self._key(target), target, b"")  # Nothing cannot be copied in parts.
+            self._put(self._key(target), target, b"")  # Nothing cannot be copied in parts.
             return
         upload = Multipart(self._bucket, self._key(target), target)
         try:
