@@ -133,7 +133,7 @@ def _recall(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, transaction
         return None
     keys, scratch = LateKeys(log.shape), ReaderPosition(at.place, log.shape)
     keys.asks = False
-    for line in lines or ():
+    for _, line in lines or ():
         scratch.begin(line, 0)
         scratch.preview(line)
         record = None

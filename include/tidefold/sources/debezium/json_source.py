@@ -132,18 +132,18 @@ class KafkaLines:
             formers=task.formers,
         )
 
-    def _find_before(self, task: FileTask, text: bytes) -> list[bytes] | None:
-        """Returns the records with this text right before those of a task, oldest first; None: they are gone."""
-        found: list[bytes] = []
+    def _find_before(self, task: FileTask, text: bytes) -> list[tuple[int, bytes]] | None:
+        """See FilePosition.before."""
+        found: list[tuple[int, bytes]] = []
         begun = [(task.file, task.records)] if task.records else []
         for file, records in [*begun, *((file, None) for file in task.before)]:
             taken = TakenFile(file.name, file.root, file.name, file.packed, file.size, "", file.start, ())
             here, is_first = [], True
             try:
                 with folder_at(file.root).open(file.name) as stream:
-                    for line in islice(self.texts(stream, taken), records):
+                    for number, line in enumerate(islice(self.texts(stream, taken), records), file.start):
                         if text in line:
-                            here.append(line)
+                            here.append((number, line))
                         elif not here and not _TOMBSTONE.search(line):
                             is_first = False
             except UNREADABLE:

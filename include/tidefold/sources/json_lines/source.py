@@ -170,8 +170,7 @@ class JsonReader:
         self._own: PlainRows = self._make_rows(shape)
         self._spelled = {shape: self._own}
         self._options = options
-        follows = follows_unwrapped(shape) and options.record == "kafka"
-        self._keys = LateKeys(shape, lacks_before=True) if follows else None
+        self._keys = LateKeys(shape, lacks_before=True) if follows_unwrapped(shape) else None
         # The fields that the folders of the file before have.
         self._folders = ("", b"")
         self._ops = _Ops(options.op) if options.op else None
@@ -275,7 +274,8 @@ class JsonReader:
         reader, keys = copy(self), LateKeys(self._shape, lacks_before=True)
         reader._keys, keys.asks = keys, False
         scratch = ReaderPosition(replace(at.place, start=0, next_offset=0, taken=()), self._shape)
-        for line in lines:
+        for offset, line in lines:
+            scratch.account.records = offset  # As a record without an offset counts it.
             scratch.begin(line, 0)
             scratch.preview(line)
             with suppress(RefusedRecordError, LateOffsetError):

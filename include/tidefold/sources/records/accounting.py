@@ -42,7 +42,8 @@ class FilePosition:
     earlier: the records that were taken at offsets that the file may bring again.
     placeholder: what the source writes for a value that it did not send.
     name: the path of the file below the log's folder.
-    before: finds the records with a text right before this file, oldest first; None: they are gone.
+    before: finds the records with a text right before this file, oldest first, each with its offset as lines count it;
+        None: they are gone.
     formers: as in FileTask.
     """
 
@@ -59,7 +60,7 @@ class FilePosition:
     earlier: TakenRecords | None = None
     placeholder: str = PLACEHOLDER
     name: str = ""
-    before: Callable[[bytes], list[bytes] | None] = lambda text: []
+    before: Callable[[bytes], list[tuple[int, bytes]] | None] = lambda text: []
     formers: Formers | None = None
 
 

@@ -108,7 +108,7 @@ version: 1
 store: store
 logs:
   items:
-    source: {format: json, path: landing/shop.public.items, op: {column: __op}}
+    source: {format: json, record: RECORD, path: landing/shop.public.items, op: {column: __op}}
     key: [id]
     columns: {id: long, n: int, text: string}
     ignored: [__deleted, __lsn, __txId]
@@ -127,10 +127,16 @@ def unwrap(sent: dict[str, Any]) -> dict[str, Any]:
     return sent | {"value": (value["after"] or value["before"]) | marks}
 
 
-def unwrapped(tmp_path: Path, feed: Feed) -> Pipeline:
-    made = make_landing(tmp_path, COLUMNS)
-    (tmp_path / "tidefold.yaml").write_text(UNWRAPPED)
-    return play(tmp_path, feed, Pipeline(load_config(tmp_path / "tidefold.yaml"), made.store), unwrap)
+def make_unwrapped(root: Path, form: str) -> tuple[Pipeline, Callable[[Any], Any]]:
+    """Returns the pipeline, and what makes a record. form: kafka: records have their offset; value: they have none."""
+    made = make_landing(root, COLUMNS)
+    (root / "tidefold.yaml").write_text(UNWRAPPED.replace("RECORD", form))
+    pipeline = Pipeline(load_config(root / "tidefold.yaml"), made.store)
+    return pipeline, unwrap if form == "kafka" else lambda sent: unwrap(sent)["value"]
+
+
+def unwrapped(tmp_path: Path, feed: Feed, form: str) -> Pipeline:
+    return play(tmp_path, feed, *make_unwrapped(tmp_path, form))
 
 
 def play(
@@ -185,17 +191,20 @@ def test_a_feed_whose_keys_are_checked_late_is_equal_or_heals(tmp_path: Path, se
 @pytest.mark.parametrize("identity", ["default", "nulls", "full", "index"])
 def test_an_ordinary_unwrapped_feed_is_never_refused(tmp_path: Path, identity: str, seed: int) -> None:
     feed = Feed(random.Random(f"{identity} {seed}"), identity)
-    made = unwrapped(tmp_path, feed)
+    made = unwrapped(tmp_path, feed, ["kafka", "value"][seed % 2])
     assert not count_refused(made, "items")
     assert rows(made) == feed.table
 
 
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("seed", range(8))
-def test_unwrapped_records_of_keys_that_are_checked_late_are_equal_or_refused(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("form", ["kafka", "value"])
+def test_unwrapped_records_of_keys_that_are_checked_late_are_equal_or_refused(
+    tmp_path: Path, form: str, seed: int
+) -> None:
     """Fault: `format: json` took the end of the row that was there before for that of the new one, without a word."""
     feed = Feed(random.Random(f"late {seed}"), "full", late=True)
-    made = unwrapped(tmp_path, feed)
+    made = unwrapped(tmp_path, feed, form)
     refused = {one.reason for one in count_refused(made, "items")}
     assert refused <= {"KEY_TAKEN_OVER"}
     assert refused or rows(made) == feed.table
@@ -205,7 +214,7 @@ SWAP = ((1, (2, 1, "a")), (2, (1, 2, "b")))
 TWICE = ((1, (5, 1, "a")), (1, (6, 1, "a")))
 
 
-@pytest.mark.parametrize("form", ["envelopes", "unwrapped"])
+@pytest.mark.parametrize("form", ["envelopes", "kafka", "value"])
 @pytest.mark.parametrize("changes", [SWAP, TWICE])
 def test_two_keys_that_change_are_equal_wherever_a_file_ends(tmp_path: Path, form: str, changes: Any) -> None:
     """Faults: an unwrapped swap lost a row; a key that changes twice was refused for good if a file ended between."""
@@ -220,9 +229,9 @@ def test_two_keys_that_change_are_equal_wherever_a_file_ends(tmp_path: Path, for
         root = tmp_path / str(cut)
         root.mkdir()
         made, sent = make_landing(root, COLUMNS), feed.records
-        if form == "unwrapped":
-            (root / "tidefold.yaml").write_text(UNWRAPPED)
-            made, sent = Pipeline(load_config(root / "tidefold.yaml"), made.store), [*map(unwrap, sent)]
+        if form != "envelopes":
+            made, unwrapped = make_unwrapped(root, form)
+            sent = [*map(unwrapped, sent)]
         land(root, 0, sent[:cut])
         take(made)
         land(root, cut, sent[cut:])
@@ -243,9 +252,7 @@ def test_an_unwrapped_update_of_one_of_two_rows_is_told(tmp_path: Path, updated:
     feed.change(9, (2, 9, "n"))
     feed.change(updated, (2, 5, "z"))
     feed.change(ended, (8, *feed.rows[ended][1:]))
-    made = make_landing(tmp_path, COLUMNS)
-    (tmp_path / "tidefold.yaml").write_text(UNWRAPPED)
-    made = Pipeline(load_config(tmp_path / "tidefold.yaml"), made.store)
+    made, _ = make_unwrapped(tmp_path, "kafka")
     land(tmp_path, 0, map(unwrap, feed.records[:2]))
     take(made)
     land(tmp_path, 2, map(unwrap, feed.records[2:]))
