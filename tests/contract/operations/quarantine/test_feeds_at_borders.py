@@ -127,12 +127,15 @@ def unwrap(sent: dict[str, Any]) -> dict[str, Any]:
     return sent | {"value": (value["after"] or value["before"]) | marks}
 
 
+# With their offset, or their values alone.
+FORMS: dict[str, Callable[[Any], Any]] = {"kafka": unwrap, "value": lambda sent: unwrap(sent)["value"]}
+
+
 def make_unwrapped(root: Path, form: str) -> tuple[Pipeline, Callable[[Any], Any]]:
-    """Returns the pipeline, and what makes a record. form: kafka: records have their offset; value: they have none."""
     made = make_landing(root, COLUMNS)
     (root / "tidefold.yaml").write_text(UNWRAPPED.replace("RECORD", form))
     pipeline = Pipeline(load_config(root / "tidefold.yaml"), made.store)
-    return pipeline, unwrap if form == "kafka" else lambda sent: unwrap(sent)["value"]
+    return pipeline, FORMS[form]
 
 
 def unwrapped(tmp_path: Path, feed: Feed, form: str) -> Pipeline:
@@ -198,7 +201,7 @@ def test_an_ordinary_unwrapped_feed_is_never_refused(tmp_path: Path, identity: s
 
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("form", ["kafka", "value"])
+@pytest.mark.parametrize("form", FORMS)
 def test_unwrapped_records_of_keys_that_are_checked_late_are_equal_or_refused(
     tmp_path: Path, form: str, seed: int
 ) -> None:
@@ -214,7 +217,7 @@ SWAP = ((1, (2, 1, "a")), (2, (1, 2, "b")))
 TWICE = ((1, (5, 1, "a")), (1, (6, 1, "a")))
 
 
-@pytest.mark.parametrize("form", ["envelopes", "kafka", "value"])
+@pytest.mark.parametrize("form", ["envelopes", *FORMS])
 @pytest.mark.parametrize("changes", [SWAP, TWICE])
 def test_two_keys_that_change_are_equal_wherever_a_file_ends(tmp_path: Path, form: str, changes: Any) -> None:
     """Faults: an unwrapped swap lost a row; a key that changes twice was refused for good if a file ended between."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contract.operations.quarantine.test_feeds_at_borders import UNWRAPPED, Feed, Row, unwrap
+from contract.operations.quarantine.test_feeds_at_borders import FORMS, UNWRAPPED, Feed, Row
 from contract.operations.quarantine.test_late_keys import COLUMNS, Source, rows, sent
 from support.landing import fold_waiting, land, make_landing, take
 from tidefold.config import load_config
@@ -44,6 +44,11 @@ CASES: dict[str, tuple[list[Any], dict[int, Any]]] = {
     ),
     "updated in a later file": ([*TAKES, CUT, UPDATED, *LEAVES], SWAPPED),
     "left in a later file": ([*TAKES, UPDATED, CUT, *LEAVES], SWAPPED),
+    # Unwrapped, the end of the newest row left the refused one, which has no values: the ingest crashed.
+    "left by the newest": (
+        [("c", 3, None, (2, LARGE, "n")), ("c", 3, None, (2, 5, "m")), ("d", 3, (2, 5, "m"), None),
+         ("d", 3, (2, 2, "b"), None)], {1: (1, "a"), 2: (LARGE, "n")},
+    ),
 }  # fmt: skip
 
 
@@ -136,11 +141,30 @@ def test_a_swap_that_was_refused_for_its_schema_is_equal_after_a_retry(tmp_path:
     assert rows(pipeline) == {1: ("2", "b"), 2: ("1", "a")}
 
 
-@pytest.mark.parametrize("case", ["superseded", "restored", "updated in a later file"])
-def test_unwrapped_records_are_equal_or_told(tmp_path: Path, case: str) -> None:
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", ["superseded", "restored", "updated in a later file", "left by the newest"])
+def test_unwrapped_records_are_equal_or_told(tmp_path: Path, case: str, form: str) -> None:
     records, expected = CASES[case]
-    pipeline = play(tmp_path, records, change=unwrap, text=UNWRAPPED)
+    pipeline = play(tmp_path, records, change=FORMS[form], text=UNWRAPPED.replace("RECORD", form))
     assert count_refused(pipeline, "items") or rows(pipeline) == expected
+
+
+@pytest.mark.parametrize("form", ["envelopes", *FORMS])
+def test_a_delete_of_a_row_that_its_key_never_had_is_refused(tmp_path: Path, form: str) -> None:
+    """A record is missing: which row of the key is left is not known."""
+    records = [("d", 3, (2, 2, "b"), None), ("c", 3, None, (2, 5, "n")), ("d", 3, (2, 7, "z"), None)]
+    source = Source(random.Random(0), late=True, full=True, headers=False)
+    for row in ((1, 1, "a"), (2, 2, "b")):
+        source.send("r", None, row)
+    for record in records:
+        sent(source, *record)
+    pipeline = configure(tmp_path, COLUMNS, UNWRAPPED.replace("RECORD", form) if form in FORMS else "")
+    land(tmp_path, 0, map(FORMS.get(form, dict), source.records))
+    take(pipeline)
+    assert [one.reason for one in count_refused(pipeline, "items")] == ["KEY_TAKEN_OVER"]
+    retry(pipeline, "items")
+    assert [one.count for one in count_refused(pipeline, "items")] == [1]
+    assert rows(pipeline) == {1: (1, "a"), 2: (5, "n")}
 
 
 def test_a_delete_that_was_looked_up_supersedes_what_could_not_be_read(tmp_path: Path) -> None:
