@@ -125,7 +125,7 @@ class LandedFileRecord:
     run, instant: which run ingested the file, and when (ISO 8601), for people.
     complete: false if a record stopped the partition. That record and all later ones wait.
     truncates: how often the source emptied the whole table.
-    key_changes: how many of the quarantined records wait for values of the row under their old key.
+    key_changes: how many of the quarantined records wait for what the log had under a key: see `is_awaiting`.
     settled: how many records a person settled by hand, with name and reason; or how many were refused before an import
         or a rebuild. These records count as ignored.
     etag: the object store's ETag of the file; empty for a file on a disk.

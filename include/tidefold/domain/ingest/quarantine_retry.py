@@ -25,7 +25,7 @@ class ResolvedCounts:
     """How many records of one landed file are no longer refused, by their new result.
 
     number: the number of the file's record.
-    key_changes: how many of them waited for values of the row under their old key.
+    key_changes: how many of them waited for what the log had under a key.
     """
 
     number: int
