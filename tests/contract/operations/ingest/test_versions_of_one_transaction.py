@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contract.operations.quarantine.test_feeds_at_borders import COLUMNS, Feed, Row, play
 from support.landing import fold_waiting, land, make_landing, record, take
 from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.inspect import count_refused
+from tidefold.operations.quarantine.retry import retry
 
 BEGUN = [(1, "c", None, "a"), (2, "c", None, "b")]
 CASES: dict[str, tuple[list[tuple[int, str, str | None, str | None]], list[tuple[int, str]]]] = {
@@ -27,14 +31,17 @@ CASES: dict[str, tuple[list[tuple[int, str, str | None, str | None]], list[tuple
 }
 
 
+def make_history(root: Path, columns: str) -> Pipeline:
+    made, path = make_landing(root, columns), root / "tidefold.yaml"
+    path.write_text(path.read_text().replace("key: [id]", "key: [id]\n    merge: history"))
+    return Pipeline(load_config(path), made.store)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_each_version_of_a_transaction_is_in_the_history(tmp_path: Path, name: str) -> None:
     """Fault: the records of a row that ended within its transaction counted as ignored, if one file had them all."""
     changes, versions = CASES[name]
-    made = make_landing(tmp_path)
-    path = tmp_path / "tidefold.yaml"
-    path.write_text(path.read_text().replace("key: [id]", "key: [id]\n    merge: history"))
-    made = Pipeline(load_config(path), made.store)
+    made = make_history(tmp_path, COLUMNS.replace("n: int, ", ""))
     sent: list[dict[str, Any]] = []
     for at, (key, op, before, after) in enumerate([*BEGUN, *changes]):
         images = {n: text and {"id": key, "text": text} for n, text in (("before", before), ("after", after))}
@@ -48,3 +55,46 @@ def test_each_version_of_a_transaction_is_in_the_history(tmp_path: Path, name: s
     _, batches = read_rows(made, "items", ReadRequest(What.LIVE))
     found = sorted((row["id"], row["text"]) for batch in batches for row in batch.to_pylist())
     assert found == sorted([(1, "a"), (2, "b"), *versions])
+
+
+class Versions(Feed):
+    """A table of PostgreSQL, with all versions that its keys had.
+
+    Of two rows under a key, the one that took it later is seen. Where it leaves, the other one is a version again.
+    """
+
+    def __init__(self, *args: Any, **own: Any) -> None:
+        super().__init__(*args, **own)
+        self.taken: dict[int, int] = {}
+        self.seen: dict[int, Row] = {}
+        self.versions: list[Row] = []
+
+    def change(self, row: int, new: Row | None) -> None:
+        former = self.rows.get(row)
+        super().change(row, new)
+        if new and (former is None or former[0] != new[0]):
+            self.taken[row] = self.position
+        seen = {one[0]: one for _, one in sorted(self.rows.items(), key=lambda item: self.taken[item[0]])}
+        self.versions += [one for key, one in seen.items() if self.seen.get(key) is not one]
+        self.seen = seen
+
+    def transact(self) -> None:
+        before, count = deepcopy((self.taken, self.seen, self.versions)), len(self.records)
+        super().transact()
+        if len(self.records) == count:
+            self.taken, self.seen, self.versions = before
+
+
+@pytest.mark.rotates(4)
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("late", [False, True])
+def test_a_history_has_the_versions_of_the_source(tmp_path: Path, late: bool, seed: int) -> None:
+    """Files, runs, folds and compactions lie anywhere in the transactions."""
+    feed = Versions(random.Random(f"history {seed}"), "full", late, tombstones=seed % 2 == 1)
+    made = play(tmp_path, feed, make_history(tmp_path, COLUMNS))
+    retry(made, "items")
+    assert not count_refused(made, "items")
+    fold_waiting(made, "end")
+    _, batches = read_rows(made, "items", ReadRequest(What.LIVE))
+    found = [(row["id"], row["n"], row["text"]) for batch in batches for row in batch.to_pylist()]
+    assert sorted(found, key=str) == sorted(feed.versions, key=str)
