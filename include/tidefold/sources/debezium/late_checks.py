@@ -92,7 +92,7 @@ class LateKeys:
     def __init__(self, shape: TableSpec, *, lacks_before: bool = False) -> None:
         """`lacks_before`: no update has a `before`, whatever the source knows."""
         self._lacks_before = lacks_before
-        # A row that came and ended is two versions: whether it took the place of another must be known.
+        # A row that came and ended is a version: whether it took the place of another must be known.
         self._keeps_all = shape.merge.engine is Engine.HISTORY
         self.transaction: Any = None
         # Whether the transaction may have begun in an earlier file that was not looked at.
@@ -308,7 +308,7 @@ class LateKeys:
             raise _refuse("Its row came with an earlier file, and may have taken the key of another row.", one)
         one.settled = (change.order, self._told(met.row))
         one.is_unclear |= not met.is_here
-        if met.is_here:
+        if met.is_here and not self._keeps_all:
             at.undo(met.offsets)
         return None
 

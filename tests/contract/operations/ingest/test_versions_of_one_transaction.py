@@ -17,8 +17,9 @@ from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.quarantine.inspect import count_refused
 from tidefold.operations.quarantine.retry import retry
 
-BEGUN = [(1, "c", None, "a"), (2, "c", None, "b")]
-CASES: dict[str, tuple[list[tuple[int, str, str | None, str | None]], list[tuple[int, str]]]] = {
+Change = tuple[int, str, str | None, str | None]
+BEGUN: list[Change] = [(1, "c", None, "a"), (2, "c", None, "b")]
+CASES: dict[str, tuple[list[Change], list[tuple[int, str]]]] = {
     "insert, delete": ([(9, "c", None, "x"), (9, "d", "x", None)], [(9, "x")]),
     "there and back": (
         [(1, "d", "a", None), (9, "c", None, "a"), (9, "u", "a", "z"), (9, "d", "z", None), (1, "c", None, "z")],
@@ -28,6 +29,7 @@ CASES: dict[str, tuple[list[tuple[int, str, str | None, str | None]], list[tuple
         [(1, "d", "a", None), (2, "c", None, "a"), (2, "d", "a", None), (1, "c", None, "a")],
         [(1, "a"), (2, "a"), (2, "b")],
     ),
+    "the row below ends": ([(9, "c", None, "x"), (9, "c", None, "y"), (9, "d", "x", None)], [(9, "x"), (9, "y")]),
 }
 
 
@@ -41,26 +43,47 @@ def make_history(root: Path, columns: str) -> Pipeline:
 def test_each_version_of_a_transaction_is_in_the_history(tmp_path: Path, name: str) -> None:
     """Fault: the records of a row that ended within its transaction counted as ignored, if one file had them all."""
     changes, versions = CASES[name]
-    made = make_history(tmp_path, COLUMNS.replace("n: int, ", ""))
-    sent: list[dict[str, Any]] = []
-    for at, (key, op, before, after) in enumerate([*BEGUN, *changes]):
-        images = {n: text and {"id": key, "text": text} for n, text in (("before", before), ("after", after))}
-        commit = 1000 if at < len(BEGUN) else 2000
-        own = {"sequence": f'["{commit}","{commit + at}"]', "txId": commit}
-        sent.append(record(at, key, op, **images, **own))
+    made, sent = make_history(tmp_path, COLUMNS.replace("n: int, ", "")), list[dict[str, Any]]()
+    send(sent, 1000, BEGUN)
+    send(sent, 2000, changes)
     land(tmp_path, 0, sent)
     take(made)
     assert not count_refused(made, "items")
     fold_waiting(made, "run")
+    assert sorted((row["id"], row["text"]) for row in read_versions(made)) == sorted([(1, "a"), (2, "b"), *versions])
+
+
+def test_a_version_that_ended_is_no_row_that_the_key_had(tmp_path: Path) -> None:
+    """Fault: a row that was deleted was valid again where a later one of its key came and ended over two files."""
+    made, sent = make_history(tmp_path, COLUMNS.replace("n: int, ", "")), list[dict[str, Any]]()
+    send(sent, 1000, BEGUN)
+    send(sent, 2000, [(2, "d", "b", None)])
+    send(sent, 3000, [(2, "c", None, "y"), (2, "d", "y", None)])
+    for start, end in ((0, 3), (3, 4), (4, 5)):
+        land(tmp_path, start, sent[start:end])
+        take(made)
+        fold_waiting(made, f"run-{start}")
+    assert not count_refused(made, "items")
+    assert [(row["id"], row["text"]) for row in read_versions(made) if row["_valid_to"] is None] == [(1, "a")]
+
+
+def send(sent: list[dict[str, Any]], commit: int, changes: list[Change]) -> None:
+    for at, (key, op, before, after) in enumerate(changes, len(sent)):
+        images = {n: text and {"id": key, "text": text} for n, text in (("before", before), ("after", after))}
+        own = {"sequence": f'["{commit}","{commit + at}"]', "txId": commit}
+        sent.append(record(at, key, op, **images, **own))
+
+
+def read_versions(made: Pipeline) -> list[dict[str, Any]]:
     _, batches = read_rows(made, "items", ReadRequest(What.LIVE))
-    found = sorted((row["id"], row["text"]) for batch in batches for row in batch.to_pylist())
-    assert found == sorted([(1, "a"), (2, "b"), *versions])
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 class Versions(Feed):
     """A table of PostgreSQL, with all versions that its keys had.
 
     Of two rows under a key, the one that took it later is seen. Where it leaves, the other one is a version again.
+    Equal versions that follow each other are one: of two equal rows, nothing shows which one ends.
     """
 
     def __init__(self, *args: Any, **own: Any) -> None:
@@ -75,7 +98,7 @@ class Versions(Feed):
         if new and (former is None or former[0] != new[0]):
             self.taken[row] = self.position
         seen = {one[0]: one for _, one in sorted(self.rows.items(), key=lambda item: self.taken[item[0]])}
-        self.versions += [one for key, one in seen.items() if self.seen.get(key) is not one]
+        self.versions += [one for key, one in seen.items() if self.seen.get(key) != one]
         self.seen = seen
 
     def transact(self) -> None:
@@ -95,6 +118,10 @@ def test_a_history_has_the_versions_of_the_source(tmp_path: Path, late: bool, se
     retry(made, "items")
     assert not count_refused(made, "items")
     fold_waiting(made, "end")
-    _, batches = read_rows(made, "items", ReadRequest(What.LIVE))
-    found = [(row["id"], row["n"], row["text"]) for batch in batches for row in batch.to_pylist()]
+    found: list[Row] = []
+    until = None
+    for one in sorted(read_versions(made), key=lambda one: (one["id"], one["_valid_from"])):
+        row = one["id"], one["n"], one["text"]
+        found += [] if (row, one["_valid_from"]) == (found[-1] if found else None, until) else [row]
+        until = one["_valid_to"]
     assert sorted(found, key=str) == sorted(feed.versions, key=str)

@@ -16,7 +16,7 @@ from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import What
 from tidefold.operations.quarantine.inspect import count_refused
-from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.quarantine.retry import retry, settle
 from tidefold.operations.snapshot.compact_log import compact_log
 
 LARGE = 3_000_000_000
@@ -165,6 +165,33 @@ def test_a_delete_of_a_row_that_its_key_never_had_is_refused(tmp_path: Path, for
     retry(pipeline, "items")
     assert [one.count for one in count_refused(pipeline, "items")] == [1]
     assert rows(pipeline) == {1: (1, "a"), 2: (5, "n")}
+
+
+@pytest.mark.parametrize(
+    ("begun", "asks", "expected", "told"),
+    [
+        # The row as the log has it is there again.
+        ([("u", 2, (2, 2, "b"), (2, LARGE, "b"))], [("c", 3, None, (2, 5, "n")), ("d", 3, (2, 5, "n"), None)],
+         {1: (1, "a"), 2: (2, "b")}, []),
+        # Only the settled record could show which row ends.
+        ([("d", 1, (2, 2, "b"), None), ("c", 2, None, (2, LARGE, "b"))],
+         [*TAKES, ("d", 3, (2, LARGE, "b"), None)], {2: (1, "a")}, ["KEY_TAKEN_OVER"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("cut", [0, 1])
+def test_a_row_that_was_settled_by_hand_and_is_asked_for_later(
+    tmp_path: Path, begun: list[Any], asks: list[Any], expected: dict[int, Any], told: list[str], cut: int
+) -> None:
+    """It counts as if its record had never come: what it would have decided stays refused."""
+
+    def settle_first(pipeline: Pipeline) -> None:
+        if not any("by me" in text for one in pipeline.ledger("items").read().landed for text in one.settled):
+            settle(pipeline, "items", "me", "nobody needs it", "VALUE_INVALID")
+
+    parts = [*begun, CUT, *asks[:-cut], CUT, *asks[-cut:]] if cut else [*begun, CUT, *asks]
+    pipeline = play(tmp_path, parts, meanwhile=settle_first)
+    assert [one.reason for one in count_refused(pipeline, "items")] == told
+    assert rows(pipeline) == expected
 
 
 def test_a_delete_that_was_looked_up_supersedes_what_could_not_be_read(tmp_path: Path) -> None:
