@@ -31,7 +31,7 @@ from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, is_repl
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
 from tidefold.domain.source_progress_history import positions_at
-from tidefold.domain.table.table_spec import VALID_TO
+from tidefold.domain.table.table_spec import VALID_FROM, VALID_TO
 from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_from
@@ -337,8 +337,9 @@ def _base_rows(
         if any(task.bucket.first <= group <= task.bucket.last for group in groups):
             for batch in read_task(pipeline.store, plan, task):
                 near = batch.filter(pc.is_in(batch.column(shape.key[0]), first.combine_chunks()))
-                # Versions of a history that ended are no rows.
-                rows.update({key_of_row(row, shape): row for row in near.to_pylist() if row.get(VALID_TO) is None})
+                # A version of a history that ended is no row. Without times nothing shows that: its values are unknown.
+                versions = (row for row in near.to_pylist() if row.get(VALID_TO) is None)
+                rows.update({key_of_row(one, shape): one if one.get(VALID_FROM, True) else {} for one in versions})
     return {key: row for key, row in rows.items() if key in keys}
 
 

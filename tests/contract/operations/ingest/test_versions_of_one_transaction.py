@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contract.operations.quarantine.test_feeds_at_borders import COLUMNS, Feed, Row, play
+from contract.operations.quarantine.test_feeds_at_borders import COLUMNS, Feed, Row, make_unwrapped, play
 from support.landing import fold_waiting, land, make_landing, record, take
 from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
@@ -65,6 +65,27 @@ def test_a_version_that_ended_is_no_row_that_the_key_had(tmp_path: Path) -> None
         fold_waiting(made, f"run-{start}")
     assert not count_refused(made, "items")
     assert [(row["id"], row["text"]) for row in read_versions(made) if row["_valid_to"] is None] == [(1, "a")]
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_without_times_nothing_shows_which_version_ended(tmp_path: Path, folds: bool) -> None:
+    """Unwrapped records without a time: the changes of the log answer, the rows of a snapshot do not."""
+    made, unwrap = make_unwrapped(tmp_path, "kafka")
+    path = tmp_path / "tidefold.yaml"
+    path.write_text(path.read_text().replace("key: [id]", "key: [id]\n    merge: history"))
+    made, feed = Pipeline(load_config(path), made.store), Feed(random.Random(0), "full", late=True)
+    others: list[tuple[int, Row | None]] = [(row, (row, row, "z")) for row in (7, 8)]
+    for number, (row, new) in enumerate([(1, (2, 1, "b")), (1, None), *others, (3, (2, 3, "y")), (3, None)]):
+        feed.transaction = min(number, 4)
+        feed.change(row, new)
+    for at, one in enumerate(feed.records):
+        land(tmp_path, at, [unwrap(one)])
+        take(made)
+        if folds:
+            fold_waiting(made, f"run-{at}")
+    assert [one.reason for one in count_refused(made, "items")] == (["KEY_TAKEN_OVER"] if folds else [])
+    fold_waiting(made, "end")
+    assert sorted(row["n"] for row in read_versions(made)) == [1, 3, 7, 8]
 
 
 def send(sent: list[dict[str, Any]], commit: int, changes: list[Change]) -> None:
