@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -139,3 +140,13 @@ def test_equal_numbers_of_different_types_share_no_count() -> None:
         judge_counts(expectations, _COUNTS, judged.types, lambda counts: asked.extend(counts) or [0] * len(counts))
     assert len([one for one in asked if one.values]) == 4
     assert Count("n = ?", (1,)) != Count("n = ?", (True,))
+
+
+def test_a_count_that_duckdb_cannot_do_is_an_error_that_names_the_check() -> None:
+    """And not one of all checks of the log."""
+    rows = pa.table({"d": pa.array([Decimal("0.1")], pa.decimal128(38, 38))})
+    bad = Check("", f"{VALUES}be_in_set", {"column": "d", "value_set": [5]})
+    with open_duckdb() as engine:
+        judged = engine.load("tidefold_rows", rows.to_reader())
+        with pytest.raises(TidefoldError, match=r"be_in_set.*could not be computed.*value_set"):
+            evaluate(judged, [Check("", f"{VALUES}be_null", {"column": "d"}), bad])
