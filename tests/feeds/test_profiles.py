@@ -63,7 +63,7 @@ def test_a_feed_in_parts_of_any_order_becomes_the_rows_of_the_source(shift: int,
         first = min(len(records), chance.randrange(9, 20))
         cuts = sorted({first, len(records), *(chance.randrange(first, len(records) + 1) for _ in range(3))})
         person.land(f"{name}/part_{chance.randrange(1000)}.jsonl", lines(*records[:first]))
-        for at, (begin, end) in enumerate(pairwise(cuts)):
+        for at, (begin, end) in enumerate(pairwise(cuts), start=1):
             later.append((f"{name}/part_{1000 * at + chance.randrange(1000)}.jsonl", lines(*records[begin:end])))
     said = _init(person)
     assert "question:" not in said, said
