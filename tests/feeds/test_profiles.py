@@ -19,6 +19,16 @@ from support.feeds.profiled import TOOLS, live
 from support.person import Person
 from tidefold.sources.profiles.profile import list_shipped
 
+OWN = """title = "shop"
+has = ["meta.action", "new"]
+op = "meta.action"
+upsert = ["add", "change"]
+delete = ["remove"]
+row = ["new"]
+table = ["meta.table"]
+fields = { shop_seq = "meta.seq" }
+orders = [["shop_seq"]]
+"""
 # What the records of a file of facts do not show: it has few rows.
 KEYS = {"dms": "LINE_ID", "wal2json": "a", "wal2json_1": "b, c"}
 
@@ -163,6 +173,35 @@ def test_a_profile_that_is_no_profile_is_named(person: Person) -> None:
         done = person.call("validate")
         assert done.exit_code == 2
         assert code in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_noticed"),
+    [
+        ('row = ["new"]', 'row = ["old"]', True),
+        ('delete = ["remove"]', 'delete = ["remove", "add"]', True),
+        ('delete = ["remove"]', 'delete = ["remove", "drop"]', False),
+        ("table: shop.o", "table: shop.p", True),
+    ],
+)
+def test_an_edited_profile_is_noticed_as_an_edited_configuration_is(
+    old: str, new: str, is_noticed: bool, person: Person
+) -> None:
+    _start(person)
+    own, at = person.folder / "profiles/own.toml", {"table": "shop.o", "seq": 1, "at": 1}
+    own.parent.mkdir()
+    own.write_text(OWN)
+    person.land("o/o-1.jsonl", lines(*({"meta": {"action": "add", **at}, "new": {"id": key}} for key in (1, 2))))
+    assert "question:" not in _init(person)
+    _run(person)
+    place = own if old in OWN else person.folder / "tidefold.yaml"
+    text = place.read_text().replace('["add", "change"]', '["change"]') if "add" in new else place.read_text()
+    place.write_text(text.replace(old, new))
+    person.land("o/o-2.jsonl", lines({"meta": {"action": "change", **at}, "new": {"id": 2}}))
+    done = person.call("run")
+    assert ("SHAPE_CHANGED" in done.output, done.exit_code) == (is_noticed, 3 * is_noticed), done.output
+    person.edit(new, old) if place != own else own.write_text(OWN)
+    assert person.call("run").exit_code == 0
 
 
 def test_several_rows_of_a_refused_record_come_back_with_it(person: Person) -> None:

@@ -275,7 +275,7 @@ def _shape_of(entry: LogConfig) -> TableSpec:
         merge=entry.merge.merge(not by),
         spread=_spread(entry),
         ignored=tuple(entry.ignored),
-        reading=tuple(sorted(list_reading(entry.source).items())) if entry.source else None,
+        reading=tuple(sorted(list_reading(entry.source, entry._folder).items())) if entry.source else None,
     )
 
 

@@ -36,6 +36,8 @@ _Record = Annotated[
 # These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
 _READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
 _READS_NO_VALUE |= {"leave_out", "replaced", "connector", "state", "partitions", "metadata", "commit_time"}
+# What only `init` and messages have of a profile.
+_SAID_OF_PROFILES = {"title", "has", "lacks", "unsent", "key", "orders"}
 
 
 class LandedEntry(StrictModel):
@@ -374,7 +376,7 @@ def list_options(source: _Source, folder: Path = Path()) -> dict[str, Any]:
     return options
 
 
-def list_reading(source: _Source) -> dict[str, str]:
+def list_reading(source: _Source, folder: Path = Path()) -> dict[str, str]:
     """Returns the options that decide how values are read, as JSON, where they are not the defaults."""
     options: dict[str, Any] = source.model_dump(mode="json", exclude=_READS_NO_VALUE, exclude_defaults=True)
     if options.pop("op", None):
@@ -383,4 +385,8 @@ def list_reading(source: _Source) -> dict[str, str]:
         options |= {f"op.{name}": value for name, value in op.items() if (name, value) not in new.items()}
     if options.get("time_zone") == "UTC":
         del options["time_zone"]
-    return {name: json.dumps(value) for name, value in options.items()}
+    if isinstance(source, JsonEntry) and options.pop("profile", ""):
+        told = list_options(source, folder)["profile"]
+        options |= {f"profile.{name}": told[name] for name in told.keys() - _SAID_OF_PROFILES if told[name]}
+        options |= {"table": source.table} if source.table else {}
+    return {name: json.dumps(value, sort_keys=True) for name, value in options.items()}

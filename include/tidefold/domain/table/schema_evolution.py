@@ -27,7 +27,7 @@ from tidefold.errors import RefusedError
 # Encodings that can read one text, or one number, as different values; and pairs of them that read both alike.
 _ALIKE = ({"days", "micros", "millis", "seconds", "nanos", "any"}, {"base64", "base64url", "hex", "string", "any"})
 _SAME = ({"days", "any"}, {"micros", "any"}, {"string", "any"})
-_WORDS = ("op.upsert", "op.delete", "op.ignore")
+_WORDS = tuple(f"{at}.{name}" for at in ("op", "profile") for name in ("upsert", "delete", "clear", "ignore"))
 
 
 class Policy(StrEnum):
