@@ -155,6 +155,52 @@ def _kcat(offset: int, number: int, name: str | None) -> dict[str, Any]:
             "key": json.dumps({"id": number}), "payload": row}  # fmt: skip
 
 
+def _salesforce(what: str, key: str, name: str | None, step: int) -> dict[str, Any]:
+    changed = ["Name"] if name and what == "UPDATE" else []
+    about = {"entityName": "Account", "recordIds": [key], "changeType": what, "commitTimestamp": _MS + step,
+             "commitNumber": 11657372702432 + step, "sequenceNumber": 1,
+             "changedFields": [*changed, "Level"]}  # fmt: skip
+    return {"ChangeEventHeader": about, "Name": name, "Level": step}
+
+
+def _person(name: str | None) -> dict[str, Any] | None:
+    """A row whose key changes with its name."""
+    return {"id": len(name) if name != "Bob" else 9, "name": name} if name else None
+
+
+def _audit(what: str, old: str | None, new: str | None, step: int) -> dict[str, Any]:
+    return {"event_id": step, "table_name": "customers", "action_tstamp_tx": f"2026-11-01T08:00:0{step}Z",
+            "action": what, "old_data": _person(old), "new_data": _person(new)}  # fmt: skip
+
+
+def _qlik(what: str, old: str | None, new: str | None, step: int) -> dict[str, Any]:
+    about = {"operation": what, "changeSequence": f"{_SEQ}{step}", "timestamp": "2026-11-01T08:00:00.000"}
+    inner = {"data": _person(new), "beforeData": _person(old), "headers": about}
+    return {"magic": "atMSG", "type": "DT", "messageSchema": None, "message": inner}
+
+
+def _hasura(what: str, old: str | None, new: str | None, step: int) -> dict[str, Any]:
+    event = {"session_variables": {}, "op": what, "data": {"old": _person(old), "new": _person(new)}}
+    about = {"created_at": f"2026-11-01T08:00:0{step}.1Z", "id": f"c{step}", "trigger": {"name": "t"}}
+    return {"event": event, **about, "table": {"schema": "public", "name": "customers"}}
+
+
+def _flink(what: str, old: str | None, new: str | None) -> dict[str, Any]:
+    return {"before": _person(old), "after": _person(new), "op": what}
+
+
+def _images(name: str, column: str, words: str, place: str) -> DeliveredFeed:
+    """An update of a row, and one that gives it another key, with the row before each."""
+    insert, before, after = words.split()
+    first = [(insert, 1, 1, "Ann"), (insert, 2, 2, "Bob"), (before, 3, 2, "Bob"), (after, 3, 2, "Bert")]
+    texts = [
+        f"{column},{place},id,name\n" + "".join(f"{op},{at:018d},{key},{value}\n" for op, at, key, value in part)
+        for part in (first, [(after, 4, 9, "Ann"), (before, 4, 1, "Ann")])
+    ]
+    files = [{f"customers/c{n}.csv": text} for n, text in enumerate(texts)]
+    return DeliveredFeed(name, *files, ("id",), {(2,): {"name": "Bert"}, (9,): {"name": "Ann"}}, "\n\n\n")
+
+
 def _converted(name: str, ending: str, first: str, second: str, truth: Mapping[tuple[Any], Any]) -> DeliveredFeed:
     [column] = next(iter(truth.values()))
     key = ("ID",) if column.isupper() else ("id",)
@@ -167,16 +213,6 @@ _ANNA = {(1,): {"name": "Anna"}}
 # Each is made a feed of rows by the command that `init` names.
 CONVERTED_STREAMS = [
     _converted(
-        "CockroachDB", "ndjson",
-        lines(_cockroach(1, "Ann", 1), _cockroach(2, "Bob", 2), {"resolved": f"{_MS}000000.0000000000"}),
-        lines(_cockroach(1, "Anna", 3), _cockroach(2, None, 4)), _ANNA,
-    ),
-    _converted(
-        "kcat -J", "json",
-        lines(_kcat(0, 1, "Ann"), _kcat(1, 2, "Bob")),
-        lines(_kcat(2, 1, "Anna"), _kcat(3, 2, None)), _ANNA,
-    ),
-    _converted(
         "line ends of CR alone", "csv",
         f"id,name,updated_at\r1,Ann,{_AT}\r2,Bob,{_AT}\r",
         f"id,name,updated_at\r2,Bert,{_LATER}\r", {(1,): {"name": "Ann"}, (2,): {"name": "Bert"}},
@@ -184,6 +220,26 @@ CONVERTED_STREAMS = [
 ]  # fmt: skip
 # The profile that `init` names reads them.
 WITH_PROFILES = [
+    _converted(
+        "audit table of PostgreSQL", "jsonl",
+        lines(_audit("I", None, "Ann", 1), _audit("I", None, "Bob", 2)),
+        lines(_audit("U", "Ann", "Anna", 3), _audit("D", "Bob", None, 4)), {(4,): {"name": "Anna"}},
+    ),
+    _converted(
+        "Qlik Replicate for Kafka", "json",
+        lines(_qlik("REFRESH", None, "Ann", 1), _qlik("INSERT", None, "Bob", 2)),
+        lines(_qlik("UPDATE", "Ann", "Anna", 3), _qlik("DELETE", None, "Bob", 4)), {(4,): {"name": "Anna"}},
+    ),
+    _converted(
+        "event triggers of Hasura", "json",
+        lines(_hasura("INSERT", None, "Ann", 1), _hasura("INSERT", None, "Bob", 2)),
+        lines(_hasura("UPDATE", "Ann", "Anna", 3), _hasura("DELETE", "Bob", None, 4)), {(4,): {"name": "Anna"}},
+    ),
+    _converted(
+        "Flink's debezium-json", "json",
+        lines(_flink("c", None, "Ann"), _flink("c", None, "Bob")),
+        lines(_flink("d", "Ann", None), _flink("c", None, "Anna"), _flink("d", "Bob", None)), {(4,): {"name": "Anna"}},
+    ),
     _converted(
         "webhooks of Supabase", "jsonl",
         lines(_webhook("INSERT", 1, "Ann", None, _AT), _webhook("INSERT", 2, "Bob", None, _AT)),
@@ -211,6 +267,38 @@ WITH_PROFILES = [
     ),
 ]  # fmt: skip
 STREAMS += [
+    _converted(
+        "CockroachDB", "ndjson",
+        lines(_cockroach(1, "Ann", 1), _cockroach(2, "Bob", 2), {"resolved": f"{_MS}000000.0000000000"}),
+        lines(_cockroach(1, "Anna", 3), _cockroach(2, None, 4)), _ANNA,
+    ),
+    _converted(
+        "kcat -J", "json",
+        lines(_kcat(0, 1, "Ann"), _kcat(1, 2, "Bob")),
+        lines(_kcat(2, 1, "Anna"), _kcat(3, 2, None)), _ANNA,
+    ),
+    DeliveredFeed(
+        "change events of Salesforce",
+        {"customers/c1.json": lines(_salesforce("CREATE", "a", "Ann", 1), _salesforce("CREATE", "b", "Bob", 2),
+                                    _salesforce("UPDATE", "a", None, 3))},
+        {"customers/c2.json": lines(_salesforce("UPDATE", "a", "Anna", 4), _salesforce("DELETE", "b", None, 5),
+                                    _salesforce("UPDATE", "a", None, 6))},
+        ("Id",),
+        {("a",): {"Name": "Anna", "Level": 6}},
+    ),
+    _images("images of Qlik Replicate", "header__change_oper", "I B U", "header__change_seq"),
+    _images("images of SQL Server", "__$operation", "2 3 4", "change_lsn"),
+    _images("images of Delta", "_change_type", "insert update_preimage update_postimage", "_commit_version"),
+    _images("images of MaxScale", "event_type", "insert update_before update_after", "sequence"),
+    _images("images of Flink", "row_kind", "+I -U +U", "version"),
+    DeliveredFeed(
+        "Oracle's flashback queries, the first without a delete",
+        {"customers/c1.csv": "VERSIONS_STARTSCN,VERSIONS_OPERATION,id,name\n1,I,1,Ann\n2,I,2,Bob\n3,U,1,Anna\n"},
+        {"customers/c2.csv": "VERSIONS_STARTSCN,VERSIONS_OPERATION,id,name\n4,D,2,Bob\n"},
+        ("id",),
+        {(1,): {"name": "Anna"}},
+        "\n\n\n",
+    ),
     _converted(
         "change stream of MongoDB", "json",
         lines(_mongo("insert", 1, "Ann", 1), _mongo("insert", 2, "Bob", 2)),

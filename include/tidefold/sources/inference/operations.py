@@ -15,9 +15,11 @@ Parts = Sequence[Data]
 # Names of nothing else; and names that may be business data, too.
 _ONLY_OPERATION = (
     r"op|oper|operation|op_?type|operation_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|row_?kind|"
-    r"hvr_?op|enttyp|header__change_oper|__\$operation|metadata\$action"
+    r"hvr_?op|enttyp|header__change_oper|__\$operation|metadata\$action|versions_operation"
 )
 _OP_NAME = re.compile(rf"_*({_ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign", re.IGNORECASE)
+# As of audit tables and webhooks. Such a column is asked for, never taken.
+_NEAR_OP_NAME = re.compile(r"\w+_(action|event|operation|op(er)?_?type)|topic|subscription_?type", re.IGNORECASE)
 _SURELY_OP_NAME = re.compile(rf"_*({_ONLY_OPERATION})|_sign", re.IGNORECASE)
 _DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
 _DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
@@ -29,11 +31,12 @@ _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("add", "modify", "replace"), ("remove",)),
     (("added", "modified", "changed", "replaced"), ("removed",)),
     (("new", "changed"), ("gone", "removed")),
-    (("snapshot", "load"), ()),
+    (("snapshot", "load", "refresh"), ()),
     (("put", "set"), ("del",)),
 )
 _ANY_NAME = re.compile(".*", re.DOTALL)
-# Programs that write an update as two rows: the column, and its words for new, removed, and former rows.
+# Programs that write an update as two rows: the column, and its words for new, removed, and former rows. A former row
+# is a delete, which the new row outranks if their key is the same one (decision 0083).
 _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     (re.compile(r"__\$operation"), ("2", "4"), ("1",), ("3",)),
     (re.compile(r"header__change_oper", re.IGNORECASE), ("i", "u"), ("d",), ("b",)),
@@ -44,10 +47,12 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
 )
 # The words that `op` knows by default.
 _DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
-_SNAPSHOT = {"r", "read", "snapshot", "load"}
+_SNAPSHOT = {"r", "read", "snapshot", "load", "refresh"}
 _INSERTS = {"i", "c", "insert", "create", "inserted", "created", "add", "added", "new", "+i", "pt"} | _SNAPSHOT
 _FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
-_MOST_WORDS, _LONGEST_WORD = 12, 20
+_MOST_WORDS, _LONGEST_WORD = 12, 40
+# Webhooks: `products/create`, `customer.deleted`.
+_WHAT = re.compile(r"[a-z].*[./:]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class OpCandidate:
     ignore: the values on lines that are not rows.
     has_gaps: some rows have none.
     unknown: its values that no list has.
+    images: those of `delete` that a row had before an update.
     """
 
     column: str
@@ -71,18 +77,23 @@ class OpCandidate:
     ignore: tuple[str, ...] = ()
     has_gaps: bool = False
     unknown: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
 
-    @property
-    def option(self) -> dict[str, Any]:
-        """Returns the option as `tidefold.yaml` has it."""
+    def write_option(self, *, as_were: bool) -> dict[str, Any]:
+        """Returns the option as `tidefold.yaml` has it. as_were: fields that a row lacks are as they were."""
         if self.any_deletes:
             return {"column": self.column, "delete": "any"}
-        lists = {} if self.usual else {"upsert": list(self.upsert), "delete": list(self.delete)}
+        if self.images and as_were:  # A delete would take what the new row lacks.
+            kept = tuple(word for word in self.delete if word not in self.images)
+            return replace(self, delete=kept, ignore=self.images, images=()).write_option(as_were=True)
+        lists: dict[str, Any] = {} if self.usual else {"upsert": list(self.upsert), "delete": list(self.delete)}
         lists |= {"ignore": list(self.ignore)} if self.ignore else {}
+        lists |= {"pairs": True} if self.images or self.column.upper() == "METADATA$ACTION" else {}
         return {"column": self.column, **lists, **({"missing": "upsert"} if self.has_gaps else {})}
 
     def is_insert(self, row: Mapping[str, Any]) -> bool:
-        return _plain(row.get(self.column)) in _INSERTS
+        is_update = _plain(row.get("METADATA$ISUPDATE")) in _TRUE  # The stream of a Snowflake table.
+        return _plain(row.get(self.column)) in _INSERTS and not is_update
 
     def is_of_snapshot(self, row: Mapping[str, Any]) -> bool:
         """Whether the operation says that the row was read, not changed."""
@@ -100,8 +111,8 @@ def text_of(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Returns the word of a value, whatever its case and the blanks around it."""
-    return text_of(value).strip().casefold()
+    """Returns the word of a value, whatever its case, the blanks around it, and what is changed."""
+    return _WHAT.sub("", text_of(value).strip().casefold(), count=1)
 
 
 def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
@@ -131,8 +142,8 @@ def _with_images(name: str, seen: Collection[str]) -> OpCandidate | None:
         # Delta's words are small, those of Iceberg are not.
         is_shown = is_shown or (name == "_change_type" and ({*seen} == lower) is ("update_preimage" in before))
         if names.fullmatch(name) and is_shown and lower <= {*upserts, *deletes, *before}:
-            lists = [tuple(_spell(words, seen)) for words in (upserts, deletes, before)]
-            return OpCandidate(name, lists[0], lists[1], sure=True, ignore=lists[2])
+            images = _spell(before, seen)
+            return OpCandidate(name, _spell(upserts, seen), (*_spell(deletes, seen), *images), sure=True, images=images)
     return None
 
 
@@ -142,9 +153,10 @@ def _of_families(name: str, seen: Collection[str]) -> OpCandidate | None:
     words = {word for ups, downs in families for word in (*ups, *downs)}
     # A column `type` is usually business data, unless its values are inserts and updates.
     named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
+    near = bool(_NEAR_OP_NAME.fullmatch(name))
     removes = {word for _, downs in families for word in downs}
     # A column of any other name must have both upserts and deletes.
-    is_known = bool(words) and lower <= words and (named or bool(lower & removes and lower - removes))
+    is_known = bool(words) and lower <= words and (named or near or bool(lower & removes and lower - removes))
     if not is_known and not _SURELY_OP_NAME.fullmatch(name):
         return None
     upsert = _spell([word for ups, _ in families for word in ups], seen)
@@ -158,11 +170,13 @@ def _spell(words: Sequence[str], seen: Collection[str]) -> tuple[str, ...]:
     """Returns known words as the file writes them: each way that was seen, else in its case, with its blanks."""
     listed = sorted(seen)
     width = max(map(len, listed)) if any(s != s.rstrip() for s in listed) else 0
+    what = {found[0] if (found := _WHAT.match(s)) else "" for s in listed}
+    before = what.pop() if len(what) == 1 else ""
     spelled = []
     for word in words:
         cased = word.upper() if all(s == s.upper() for s in listed) else word
         cased = word.title() if word.isalpha() and len(word) > 1 and all(s.istitle() for s in listed) else cased
-        spelled += [s for s in listed if _plain(s) == word] or [cased.ljust(width)]
+        spelled += [s for s in listed if _plain(s) == word] or [f"{before}{cased}".ljust(width)]
     return tuple(dict.fromkeys(spelled))
 
 

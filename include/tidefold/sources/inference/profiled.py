@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidefold.changelog.schema import CLEAR, DELETE
-from tidefold.sources.inference.operations import OpCandidate
+from tidefold.sources.inference.operations import OpCandidate, find_ops
 from tidefold.sources.profiles.decoder import ProfileDecoder
 from tidefold.sources.profiles.profile import Profile, find_path, recognise
 from tidefold.sources.records.errors import RefusedRecordError
@@ -68,6 +68,9 @@ def sample_profile(records: Sequence[Mapping[str, Any]], profiles: Profiles) -> 
         notes.append(f"its records are of several tables ({', '.join(tables[:4])}): land each in a folder of its own")
     if refusals:
         notes.append(f"{len(refusals):,} of {len(records):,} sampled records would be refused: {refusals[0].detail}")
+    own = [] if profile.op or profile.deleted or not rows else find_ops([*filter(None, rows[0])], rows)
+    if own and own[0].sure:
+        notes.append(f"its rows have an operation of their own, which no log reads: `{own[0].column}`. Land rows alone")
     sample = ProfiledSample(name, profile, tables[0], rows, _find_key(profile, records), tuple(notes))
     seen = {name for name in profile.fields if any(row.get(name) is not None for row in rows)}
     unused = {*profile.fields} - ({*sample.order} or seen)

@@ -259,9 +259,8 @@ def _list_options(best: _Candidates, by_folder: Sequence[ProposedColumn]) -> dic
     if feed.profiled:
         return options
     if op:
-        # The stream of a Snowflake table, whose rows have no order.
-        pairs = {"pairs": True} if any(one.name.upper() == "METADATA$ISUPDATE" for one in feed.columns) else {}
-        options["op"] = {**op.option, **({"row": feed.row_field} if feed.row_field else {}), **pairs}
+        row = {"row": feed.row_field} if feed.row_field else {}
+        options["op"] = {**op.write_option(as_were=bool(best.unsent)), **row}
     return options
 
 

@@ -1,4 +1,4 @@
-"""Explains lines that contain no plain row, by the profile that reads them, or the command that makes rows of them."""
+"""Explains lines whose operation has a place of its own, by the profile that reads them."""
 
 from __future__ import annotations
 
@@ -8,120 +8,92 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidefold.sources.inference.operations import OpCandidate, find_ops
+from tidefold.sources.profiles.profile import find_path
 
-_KCAT = (
-    "its rows are texts in `payload`, as `kcat -J` writes them: write each as an object; keys must be objects, too "
-    '(`jq -c \'{_op: (if .payload then "upsert" else "delete" end), offset} + (.payload // .key | fromjson)\' FILE`)'
-)
-# The fields of a new row and of a former one, next to the operation; and a field that only such lines have.
-_PAIRS = (("record", "old_record", "schema"), ("new", "old", "table"), ("data", "old", "commitTs"))
-_ROW_FIELDS = ("data", "payload", "record", "row", "after", "fields")
+# The fields of a new row and of a former one, the likeliest first.
+_NEW = ("new", "after", "new_data", "new_record", "new_values", "data", "record", "row", "fields", "payload")
+_FORMER = re.compile(r"(old|before|prev(ious)?)(_?(data|record|row|values?|image))?", re.IGNORECASE)
 # What orders changes, the best first.
 _ORDERS = tuple(
     re.compile(text, re.IGNORECASE)
     for text in (
         r"commit_?(ts|time|timestamp)",
-        r"scn|change_?seq|sequence|seq",
+        r"scn|change_?seq(uence)?|sequence|seq|event_?id",
         r"ts_?[mun]s",
-        r"(source_?|event_?|op_?)(ts|time|timestamp)",
+        r"(source_?|event_?|op_?|action_?)(ts|time|tstamp(_tx)?|timestamp)|(created|triggered|occurred)_?at",
         r"ts|time|timestamp",
     )
 )
-# Not `event` or `action`: in an object they are usually business data.
+# In an object, `event` and the like are usually business data.
 _OPERATION = re.compile(r"_*(op|oper|operation|operation_?name|op_?type|change_?type|cdc_?op|dml_?type)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_CLOCK = re.compile(r"\d{19}\.\d{10}", re.ASCII)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]")
+_DEEP = 3
 
 
 def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
     """Returns what to do with such lines; None if each line is, or contains, a plain row."""
-    if lines and all("tstype" in line and isinstance(line.get("payload"), str | None) for line in lines):
-        return _KCAT
-    return _explain_clocks(lines) or _explain_pairs(lines) or _explain_nested_operation(lines)
+    paths = {path: None for line in lines for path, _ in _list_paths(line)}
+    values = {path: [find_path(line, path) for line in lines] for path in paths}
+    objects = [p for p, told in values.items() if all(isinstance(one, dict | None) for one in told)]
+    former = next((p for p in objects if _FORMER.fullmatch(_last(p))), "")
+    rows = [p for name in _NEW for p in objects if _last(p).casefold().replace("_", "") == name.replace("_", "")]
+    beside = {p: told for p, told in values.items() if not any(p.startswith(f"{row}.") for row in (*rows, former))}
+    for path in sorted(beside, key=lambda path: path.count(".")):
+        if path in objects or ("." in path and not _OPERATION.fullmatch(_last(path))):
+            continue
+        ops = find_ops([_last(path)], [{_last(path): one} for one in beside[path]])
+        if ops and "." not in path and not (former and rows):
+            return None
+        if ops and ops[0].sure and not ops[0].any_deletes:
+            # Its null may be what did not change.
+            wrapped = "land what lies in `payload` alone" if "ChangeEventHeader" in path else ""
+            places = [path, *rows[:1], former]
+            shown = [place for place in places if all(place in dict(_list_paths(line)) for line in lines)]
+            return wrapped or _write_profile(shown, path, ops[0], beside, rows[0] if rows else ".", former)
+    return None
 
 
-def _explain_clocks(lines: Sequence[Mapping[str, Any]]) -> str | None:
-    """Explains lines of CockroachDB's changefeeds: the row in `after`, null for a delete, and a clock in `updated`."""
-    rows = [line for line in lines if "after" in line and _CLOCK.fullmatch(f"{line.get('updated')}")]
-    if not rows or any("op" in line for line in rows):
-        return None
-    full = [line for line in rows if isinstance(line["after"], dict) and isinstance(line.get("key"), list)]
-    width = min((len(line["key"]) for line in full), default=0)
-    names = [
-        next((n for n in full[0]["after"] if all(line["after"].get(n) == line["key"][i] for line in full)), "")
-        for i in range(width)
-    ]
-    if not names or not all(map(_NAME.fullmatch, names)):
-        return "its lines have no `key`: create the changefeed WITH key_in_value, updated"
-    key = ", ".join(f"{name}: .key[{i}]" for i, name in enumerate(names))
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _write_profile(
+    shown: Sequence[str], path: str, op: OpCandidate, beside: Mapping[str, Sequence[Any]], row: str, former: str
+) -> str:
+    """Returns the profile by which a log reads such lines. shown: paths that each line has."""
+    parts = ['title = "own"', f"has = {json.dumps(shown)}", f'op = "{path}"', f"upsert = {json.dumps(op.upsert)}"]
+    parts += [f"delete = {json.dumps(op.delete)}", f'row = ["{row}"]']
+    parts += [f'gone = ["{former}"]', f'old = "{former}"'] if former else []
+    parts += _write_order(beside)
+    lined = ", ".join(f"`{part}`" for part in parts)
     return (
-        "a row lies in `after`, which is null for a delete, and its time beside it: write each as one object "
-        '(`jq -c \'select(.updated) | {_op: (if .after then "upsert" else "delete" end), '
-        f"ts: (.updated[0:16] | tonumber)}} + (.after // {{{key}}})' FILE`)"
+        f"the operation lies in `{path}`{f', a former row in `{former}`' if former else ''}: write a profile "
+        f"`profiles/own.toml` beside tidefold.yaml, and run `init` again. Its lines: {lined}"
     )
 
 
-def _explain_pairs(lines: Sequence[Mapping[str, Any]]) -> str | None:
-    """Explains lines with the new row in one field and the former one in another, which has the row of a delete."""
-    for new, old, sign in _PAIRS:
-        if not lines or not all({new, old, sign} <= line.keys() for line in lines):
-            continue
-        ops = find_ops([name for name in lines[0] if isinstance(lines[0][name], str)], lines)
-        if ops and all(isinstance(line[name], dict | None) for line in lines for name in (new, old)):
-            text = f"a row lies in `{new}`, that of a delete in `{old}`"
-            return text + _write_profile(ops[0].column, ops[0], lines, new, old)
-    return None
-
-
-def _explain_nested_operation(lines: Sequence[Mapping[str, Any]]) -> str | None:
-    """Explains lines whose operation lies in an object: without it, deleted rows would stay."""
-    objects = [n for n in (lines[0] if lines else ()) if all(isinstance(line.get(n), dict) for line in lines)]
-    if find_ops([n for n in (lines[0] if lines else ()) if n not in objects], lines):
-        return None
-    for name in (one for one in objects if one not in _ROW_FIELDS and _NAME.fullmatch(one)):
-        inner = [line[name] for line in lines]
-        ops = [op for op in find_ops(list(inner[0]), inner) if op.sure and not op.any_deletes]
-        if not ops or not _OPERATION.fullmatch(ops[0].column):
-            continue
-        row = next((field for field in _ROW_FIELDS if field in objects), ".")
-        path = f"{name}.{ops[0].column}"
-        text = f"the operation lies in `{path}`, where no log reads it"
-        return text + _write_profile(path, ops[0], lines, row)
-    return None
-
-
-def _write_profile(path: str, op: OpCandidate, lines: Sequence[Mapping[str, Any]], row: str, old: str = "") -> str:
-    """Returns the profile by which a log reads such lines."""
-    parts = ['title = "own"', f'has = ["{path}"]', f'op = "{path}"', f"upsert = {json.dumps(op.upsert)}"]
-    parts += [f"delete = {json.dumps(op.delete)}", f'row = ["{row}"]']
-    parts += [f'gone = ["{old}"]', f'old = "{old}"'] if old else []
-    if at := _find_order(lines):
-        parts += [f'fields = {{ change_order = "{at}" }}', 'orders = [["change_order"]]']
-    lined = ", ".join(f"`{part}`" for part in parts)
-    return f": write a profile `profiles/own.toml` beside tidefold.yaml, and run `init` again. Its lines: {lined}"
-
-
-def _find_order(lines: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the path of what orders the lines; empty if nothing beside the rows does."""
-    scalars = dict(_list_scalars(lines[0], 2))
+def _write_order(beside: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Returns the lines of what orders the changes; none if nothing beside the rows does."""
     for pattern in _ORDERS:
-        for path, value in scalars.items():
-            number = isinstance(value, int) and not isinstance(value, bool)
-            time = isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d[T ]", value)
-            if pattern.fullmatch(path.rpartition(".")[2]) and (number or time):
-                return path
-    return ""
+        for path in (path for path in beside if pattern.fullmatch(_last(path))):
+            one = beside[path][0]
+            if (isinstance(one, int) and not isinstance(one, bool)) or (isinstance(one, str) and _TIME.match(one)):
+                return [f'fields = {{ change_order = "{path}" }}', 'orders = [["change_order"]]']
+            if isinstance(one, str) and one.isdecimal():
+                halves = ("change_high", "change_low")
+                fields, forms = ", ".join(f'{n} = "{path}"' for n in halves), 'change_high = "high", change_low = "low"'
+                return [f"fields = {{ {fields} }}", f"forms = {{ {forms} }}", f"orders = [{json.dumps(halves)}]"]
+    return []
 
 
-def _list_scalars(value: Mapping[str, Any], depth: int, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields what lies beside the rows, with its path."""
+def _list_paths(value: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields what a line has, each with its path."""
     for name, one in value.items():
-        if not _NAME.fullmatch(name):
-            continue
-        if isinstance(one, dict) and depth and not (above == "" and name in (*_ROW_FIELDS, "old", "old_record", "new")):
-            yield from _list_scalars(one, depth - 1, f"{above}{name}.")
-        elif not isinstance(one, dict | list):
+        if _NAME.fullmatch(name) and not isinstance(one, list):
             yield f"{above}{name}", one
+            if isinstance(one, dict) and above.count(".") < _DEEP - 1:
+                yield from _list_paths(one, f"{above}{name}.")
 
 
 def is_list_of_objects(value: Any) -> bool:

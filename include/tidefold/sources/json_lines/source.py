@@ -359,7 +359,7 @@ def _decoder_of(shape: TableSpec, options: JsonOptions) -> ProfileDecoder | None
     if options.profile is None:
         return None
     spelled = {column.name: (column.name, *column.aliases) for column in shape.columns}
-    key = [name for column in shape.key for name in spelled[column]]
+    key = [*shape.key, *(name for column in shape.key for name in spelled[column][1:])]
     return ProfileDecoder(options.profile, list(spelled), key, options.table)
 
 

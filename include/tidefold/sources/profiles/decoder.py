@@ -14,6 +14,7 @@ from tidefold.sources.records.errors import UNDECODABLE, RefusedRecordError
 from tidefold.typed_json import make_decoder
 
 _fields: Callable[[Raw], Fields] = make_decoder(Fields).decode
+_values = make_decoder(list[Raw]).decode
 _value = make_decoder(str | int | bool | None).decode
 A = TypeVar("A")
 B = TypeVar("B")
@@ -35,12 +36,12 @@ class RowChange(NamedTuple):
 class ProfileDecoder:
     """Decodes the records of one log.
 
-    columns: names that its rows have. key: names of key columns, with their aliases.
+    columns: names that its rows have. key: names of the key columns, then their aliases.
     table: the table whose records count; None: all.
     """
 
     def __init__(self, profile: Profile, columns: Sequence[str], key: Sequence[str], table: str | None = None) -> None:
-        self._profile, self._key, self._table = profile, frozenset(key), table
+        self._profile, self._names, self._key, self._table = profile, key, frozenset(key), table
         self._beside = {name: path for name, path in profile.fields.items() if name in columns}
         pairs = ((UPSERT, profile.upsert), (DELETE, profile.delete), (CLEAR, profile.clear), (None, profile.ignore))
         self._ops = {word: op for op, words in pairs for word in words}
@@ -91,6 +92,8 @@ class ProfileDecoder:
         if op == DELETE or (profile.deleted and self._find(record, profile.deleted) != NULL):
             op = DELETE
             row = self._first(record, (*profile.gone, *profile.row))
+            if row is not None and bytes(row).startswith(b"["):  # The values of the key.
+                row = raw(dict(zip(self._names, _values(row), strict=False)))
         if row is None:
             what = f"The record has no {' or '.join(profile.gone if op == DELETE else profile.row)}."
             raise RefusedRecordError("AFTER_MISSING", f"{what} {profile.unsent}".rstrip())

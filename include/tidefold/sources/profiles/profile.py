@@ -105,6 +105,13 @@ def find_path(record: Any, path: str) -> Any:
     return record
 
 
+def _has_path(record: Mapping[str, Any], path: str) -> bool:
+    """Whether something lies at a path, if only null."""
+    above, _, name = path.rpartition(".")
+    within = find_path(record, above) if above else record
+    return isinstance(within, dict) and name in within
+
+
 def list_profiles(folder: Path) -> Mapping[str, Profile]:
     """Returns the profiles of a user, which come first, and the shipped ones. Raises InvalidInputError."""
     files = sorted((folder / OWN).glob(f"*{ENDING}"))
@@ -115,7 +122,7 @@ def recognise(records: Sequence[Mapping[str, Any]], profiles: Mapping[str, Profi
     """Returns the name of the profile that sampled records have; empty: none."""
 
     def fits(profile: Profile) -> bool:
-        others = [one for one in records if not all(find_path(one, path) is not None for path in profile.has)]
+        others = [one for one in records if not all(_has_path(one, path) for path in profile.has)]
         return len(others) < len(records) and all(_is_control(profile, one) for one in others)
 
     return next((name for name, profile in profiles.items() if fits(profile)), "")

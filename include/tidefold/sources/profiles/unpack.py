@@ -16,7 +16,7 @@ Fields = dict[str, Raw]
 NULL = Raw(b"null")
 _encode = msgspec.json.Encoder().encode
 _fields, _list = make_decoder(Fields).decode, make_decoder(list[Raw] | None).decode
-_text = make_decoder(str).decode
+_text, _maybe = make_decoder(str).decode, make_decoder(str | None).decode
 _LARGE = 10**18
 
 
@@ -95,9 +95,24 @@ def _drop_wrappers(record: Fields) -> list[Fields]:
     return [{name: Raw(to_plain(bytes(value))) for name, value in record.items()}]
 
 
+def _read_texts(record: Fields) -> list[Fields]:
+    """kcat: keys and rows are texts of JSON."""
+    texts = {name: _maybe(record[name]) for name in ("key", "payload") if name in record}
+    return [{**record, **{name: NULL if text is None else Raw(text.encode()) for name, text in texts.items()}}]
+
+
+def _split_ids(record: Fields) -> list[Fields]:
+    """Salesforce: an event is of several records. What an update did not change may be there, as null."""
+    header = _fields(record["ChangeEventHeader"])
+    row = {name: value for name, value in record.items() if name != "ChangeEventHeader"}
+    if _text(header["changeType"]) == "UPDATE" and (changed := _list(header.get("changedFields", NULL))):
+        row = {name: row[name] for name in map(_text, changed)}
+    return [{**record, "row": raw({"Id": one, **row})} for one in _list(header["recordIds"]) or ()]
+
+
 UNPACK: Mapping[str, Callable[[Fields], list[Fields]]] = {
     "lists": _split_lists, "named-values": _join_names, "transaction": _split_transaction, "typed-values": _drop_types,
-    "extended-json": _drop_wrappers,
+    "extended-json": _drop_wrappers, "texts": _read_texts, "ids": _split_ids,
 }  # fmt: skip
 
 
@@ -122,6 +137,8 @@ FORMS: Mapping[str, Callable[[Any], int]] = {
     "binlog": _binlog,
     "timestamp": _timestamp,
     "digits": int,
+    "whole": lambda value: int(value.partition(".")[0]),
+    "fraction": lambda value: int(value.partition(".")[2]),
     "high": lambda value: int(value) // _LARGE,
     "low": lambda value: int(value) % _LARGE,
 }
