@@ -30,7 +30,8 @@ fields = { shop_seq = "meta.seq" }
 orders = [["shop_seq"]]
 """
 # What the records of a file of facts do not show: it has few rows.
-KEYS = {"dms": "LINE_ID", "wal2json": "a", "wal2json_1": "b, c"}
+KEYS = {"dms": "LINE_ID", "wal2json": "a", "wal2json_1": "b, c", "airbyte_manual": "user_id"}
+KEYS |= {"salesforce": "Id"}
 
 
 def _start(who: Person) -> None:
@@ -58,7 +59,9 @@ def _table(who: Person, log: str) -> list[dict[str, Any]]:
 
 def _shown(rows: Any) -> list[tuple[str, ...]]:
     """Rows as texts: Canal writes all values as texts."""
-    return sorted((f"{row.get('id', row.get('_id'))}", f"{row['name']}", f"{row['big']}") for row in rows)
+    return sorted(
+        (f"{row.get('id', row.get('_id', row.get('Id')))}", f"{row['name']}", f"{row['big']}") for row in rows
+    )
 
 
 @pytest.mark.parametrize("shift", range(effort.choose(1, 300)))
@@ -123,7 +126,7 @@ def _plain(rows: list[dict[str, Any]]) -> list[str]:
 
 def test_each_shipped_profile_is_written_by_a_tool_of_the_property() -> None:
     assert {*list_shipped()} - {"dynamodb-full", "singer", "airbyte"} == {*TOOLS}
-    assert {*list_shipped()} - {"dynamodb-full"} == {*FACTS}
+    assert {*list_shipped()} - {"dynamodb-full"} == {facts.get("profile", name) for name, facts in FACTS.items()}
 
 
 MONGO = {"operationType": "insert", "ns": {"db": "s", "coll": "o"}, "documentKey": {"_id": 1}}
@@ -164,6 +167,22 @@ def test_what_a_record_cannot_say_is_refused_by_name(
     person.call("run")
     assert why in person.call("quarantine", "show", "o", "--format", "json").stdout
     assert _shown(_table(person, "o")) == [("1", "a", "1")]
+
+
+@pytest.mark.parametrize("name", ["s/part-1.jsonl", "s/s+0+0000000000.jsonl"])
+def test_each_table_of_a_stream_is_a_log(name: str, person: Person) -> None:
+    """They share the folder. Each has its own key, columns and truncates."""
+    _start(person)
+    other = {**CANAL, "table": "p", "pkNames": ["no"], "data": [{"no": "7", "at": "x"}]}
+    person.land(name, lines(CANAL, other, {**other, "type": "DELETE", "id": 2}, {**CANAL, "id": 2}))
+    said = _init(person)
+    assert "question:" not in said, said
+    assert person.call("validate").exit_code == 0
+    _run(person)
+    assert _shown(_table(person, "o")) == [("1", "a", "1")]
+    assert _table(person, "p") == []
+    person.edit("table: s.p", "table: s.o")
+    assert "FOLDERS_OVERLAP" in person.call("validate").stderr
 
 
 def test_a_profile_that_is_no_profile_is_named(person: Person) -> None:

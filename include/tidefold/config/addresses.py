@@ -103,15 +103,23 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogConfig])
     yield from _copies_somewhere(document)
     yield from check_spark(document)
     for log, entry in logs.items():
-        # Several logs may read one Delta table, but only one may read a landing folder.
+        # Several logs may read one Delta table, but only one may read a landing folder, or a table of its profile.
         source = entry.source
         if source and source.place_key == "path" and not path_mistake(source.place, source.schemes):
             folders.append((("logs", log, "source", "path"), _locate(source.place, base)))
     for (place, folder), (other_place, other) in _find_overlaps(folders):
+        readers = [logs[str(at[1])].source for at in (place, other_place) if at[0] == "logs"]
+        if folder == other and len({*map(_name_table, readers)} - {""}) == 2:
+            continue
         same = "is the same folder as" if folder == other else "is inside, or contains,"
         message = f"{same} `{format_place(other_place)}` (line {document.line(other_place)})."
         hint = "Give each log, the store and each root of local copies its own folder."
         yield ConfigProblem("FOLDERS_OVERLAP", document.line(place), format_place(place), message, hint)
+
+
+def _name_table(source: Any) -> str:
+    """Returns the table whose records a log takes from a stream of several; empty: all."""
+    return (getattr(source, "profile", None) and source.table) or ""
 
 
 def _find_overlaps(folders: Sequence[_Folder]) -> Iterator[tuple[_Folder, _Folder]]:

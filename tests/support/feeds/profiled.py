@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -144,8 +145,9 @@ def dms(steps: Sequence[Step]) -> Iterator[Any]:
         about = {"timestamp": f"2026-11-01T10:00:{at // 10:02d}.{at % 10:06d}Z", "record-type": "data",
                  "operation": _word(step, "insert", "update", "delete"), "partition-key-type": "schema-table",
                  "schema-name": "shop", "table-name": "items", "transaction-id": at}  # fmt: skip
-        before = {"before-image": {"id": step.old["id"]}} if step.old and step.new else {}
-        yield {"data": _given(step.new or step.old), "metadata": about, **before}
+        before = {"before-image": {"id": step.old["id"]}} if step.old and step.new and at % 2 else {}
+        beside = {"BI_id": step.old["id"]} if step.old and step.new and not at % 2 else {}
+        yield {"data": {**(_given(step.new or step.old) or {}), **beside}, "metadata": about, **before}
 
 
 def mongodb(steps: Sequence[Step]) -> Iterator[Any]:
@@ -181,6 +183,32 @@ def dynamodb_export(steps: Sequence[Step]) -> Iterator[Any]:
                "Keys": _typed({"id": (step.new or step.old or {})["id"]}), **image}  # fmt: skip
 
 
+def cockroachdb(steps: Sequence[Step]) -> Iterator[Any]:
+    for at, step in enumerate(steps):
+        row = step.new or step.old or {}
+        yield {"after": step.new, "key": [row["id"]], "updated": f"{_T + at // 4}312562986.{at % 4:010d}"}
+        yield {"resolved": f"{_T}112562986.0000000000"}
+
+
+def kcat(steps: Sequence[Step]) -> Iterator[Any]:
+    for at, step in enumerate(steps):
+        row = step.new or step.old or {}
+        yield {"topic": "items", "partition": 0, "offset": at, "tstype": "create", "ts": 1000 * _T, "broker": 1,
+               "key": json.dumps({"id": row["id"]}), "payload": step.new and json.dumps(step.new)}  # fmt: skip
+
+
+def salesforce(steps: Sequence[Step]) -> Iterator[Any]:
+    for at, (old, new) in enumerate(steps):
+        row = new or old or {}
+        changed = [name for name, value in row.items() if name != "id" and old and value != old[name]]
+        about = {"entityName": "Item__c", "recordIds": [f"{row['id']}"], "changeType": _word(Step(old, new), "CREATE",
+                 "UPDATE", "DELETE"), "commitNumber": 10**13 + at // 3, "sequenceNumber": at % 3 + 1,
+                 "changedFields": changed if new and old else []}  # fmt: skip
+        seen = {name: value for name, value in row.items() if name != "id"}
+        unsent = {name: None if new and old and name not in changed else value for name, value in seen.items()}
+        yield {"ChangeEventHeader": about, **(unsent if new else dict.fromkeys(seen))}
+
+
 @dataclass(frozen=True)
 class Tool:
     """A tool of a change feed. truncates, moves: see `live`. key: the name of the key in the table."""
@@ -200,4 +228,7 @@ TOOLS = {
     "mongodb": Tool(mongodb, truncates=True, moves=False),
     "dynamodb": Tool(dynamodb, truncates=False, moves=False),
     "dynamodb-export": Tool(dynamodb_export, truncates=False, moves=False),
+    "cockroachdb": Tool(cockroachdb, truncates=False, moves=False),
+    "kcat": Tool(kcat, truncates=False, moves=False),
+    "salesforce": Tool(salesforce, truncates=False, moves=False),
 }

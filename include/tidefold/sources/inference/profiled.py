@@ -53,25 +53,29 @@ class ProfiledSample:
 
     def read(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Returns the rows of more records."""
-        return _read(self.profile, self.table, records)[0]
+        return _read(self.profile, self.table, records, self.key)[0]
 
 
-def sample_profile(records: Sequence[Mapping[str, Any]], profiles: Profiles) -> ProfiledSample | None:
-    """Returns the rows of records that a known tool wrote; None: none did."""
-    if not (name := recognise(records, profiles)):
-        return None
-    profile = profiles[name]
-    tables = _name_tables(profile, records)
-    rows, refusals = _read(profile, tables[0], records)
+def sample_profiles(records: Sequence[Mapping[str, Any]], profiles: Profiles) -> list[ProfiledSample]:
+    """Returns the rows of each table, of records that a known tool wrote; none: no tool did."""
+    name = recognise(records, profiles)
+    return (
+        [_sample(name, profiles[name], table, records) for table in _name_tables(profiles[name], records)]
+        if name
+        else []
+    )
+
+
+def _sample(name: str, profile: Profile, table: str, records: Sequence[Mapping[str, Any]]) -> ProfiledSample:
+    key = _find_key(profile, table, records)
+    rows, refusals = _read(profile, table, records, key)
     notes = []
-    if len(tables) > 1:
-        notes.append(f"its records are of several tables ({', '.join(tables[:4])}): land each in a folder of its own")
     if refusals:
         notes.append(f"{len(refusals):,} of {len(records):,} sampled records would be refused: {refusals[0].detail}")
     own = [] if profile.op or profile.deleted or not rows else find_ops([*filter(None, rows[0])], rows)
     if own and own[0].sure:
         notes.append(f"its rows have an operation of their own, which no log reads: `{own[0].column}`. Land rows alone")
-    sample = ProfiledSample(name, profile, tables[0], rows, _find_key(profile, records), tuple(notes))
+    sample = ProfiledSample(name, profile, table, rows, key, tuple(notes))
     seen = {name for name in profile.fields if any(row.get(name) is not None for row in rows)}
     unused = {*profile.fields} - ({*sample.order} or seen)
     return replace(sample, rows=[{name: row[name] for name in row if name not in unused} for row in rows])
@@ -88,11 +92,11 @@ def _name_tables(profile: Profile, records: Sequence[Mapping[str, Any]]) -> list
 
 
 def _read(
-    profile: Profile, table: str, records: Sequence[Mapping[str, Any]]
+    profile: Profile, table: str, records: Sequence[Mapping[str, Any]], key: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[RefusedRecordError]]:
     rows: list[dict[str, Any]] = []
     refusals: list[RefusedRecordError] = []
-    decoder = ProfileDecoder(profile, list(profile.fields), (), table or None)
+    decoder = ProfileDecoder(profile, list(profile.fields), key, table or None)
     for record in records:
         try:
             changes = [*decoder.changes(msgspec.Raw(_encode(record)))]
@@ -106,6 +110,19 @@ def _read(
     return rows, refusals
 
 
-def _find_key(profile: Profile, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    told = [names for one in records if profile.key and (names := find_path(one, profile.key))]
-    return tuple(name["name"] if isinstance(name, dict) else str(name) for name in (told[0] if told else ()))
+def _find_key(profile: Profile, table: str, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Returns the names of the key, as the records of the table show them."""
+    decoder, told = ProfileDecoder(profile, (), ()), []
+    for one in records:
+        names = find_path(one, profile.key) if profile.key else None
+        with suppress(RefusedRecordError):
+            if names and (not table or table in decoder.tables(msgspec.Raw(_encode(one)))):
+                told.append((names, find_path(one, profile.row[0])))
+    if not told or profile.key not in profile.gone or isinstance(told[0][0], dict):
+        return tuple(name["name"] if isinstance(name, dict) else str(name) for name in (told[0][0] if told else ()))
+    # Only the values of the key are told.
+    pairs = [(key, row) for key, row in told if isinstance(row, dict)]
+    fit = [
+        [n for n in row if all(r.get(n) == k[at] for k, r in pairs)] for key, row in pairs[:1] for at in range(len(key))
+    ]
+    return tuple(names[0] for names in fit) if all(len(names) == 1 for names in fit) else ()

@@ -31,7 +31,7 @@ from tidefold.sources.inference.files import (
 )
 from tidefold.sources.inference.json_samples import find_record_path, objects_of, raw_lines, read_objects, sample_files
 from tidefold.sources.inference.operations import OpCandidate, find_ops, text_of
-from tidefold.sources.inference.profiled import ProfiledSample, Profiles, sample_profile
+from tidefold.sources.inference.profiled import ProfiledSample, Profiles, sample_profiles
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.rows import UNWRAPPED, SampledFeed, propose_rows
 from tidefold.sources.inference.strange_rows import explain_strange_rows
@@ -69,25 +69,25 @@ def propose(
     skipped = {file.name for topic in left_out for file in topic.files}
     topics, folders = _group_files(directory, tables, unnamed.objects, skipped)
     homes = {topic: layout.landing_folder(members) for topic, members in topics.items()}
-    ids = dict(zip(topics, log_ids(list(topics)), strict=True))
-    proposals = []
+    proposals: list[ProposedLog] = []
     for topic, members in topics.items():
         shared = [t for t, folder in homes.items() if t != topic and folder.is_relative_to(homes[topic])]
         notes = [f"its folder also holds {', '.join(shared)}: give each topic a folder of its own"] if shared else []
+        taken = [p.id for p in proposals]
         if _is_plain(sample := _sample(members)):
-            proposed = _propose_kafka_rows(ids[topic], topic, homes[topic], notes, members, profiles)
+            proposed = _propose_kafka_rows(taken, topic, homes[topic], notes, members, profiles)
         else:
-            proposed = propose_envelopes(ids[topic], topic, homes[topic], notes, sample)
-        proposals.append(replace(proposed, options=(*proposed.options, *_names_option(members))))
+            proposed = [propose_envelopes(log_ids([topic], taken)[0], topic, homes[topic], notes, sample)]
+        proposals += (replace(one, options=(*one.options, *_names_option(members))) for one in proposed)
     typed = group_typed(directory, tables, skipped)
     for (format_, topic), members in typed.items():
         [log] = log_ids([topic], [p.id for p in proposals])
         sample = sample_files(members, partial(_read_typed, format_))
-        proposed = propose_envelopes(log, topic, layout.landing_folder(members), [], sample)
-        proposals.append(replace(proposed, format=format_, options=_names_option(members)))
+        typed_log = propose_envelopes(log, topic, layout.landing_folder(members), [], sample)
+        proposals.append(replace(typed_log, format=format_, options=_names_option(members)))
     for folder, members in folders.items():
-        [log] = log_ids([folder.name or layout.stem_of(members[0]) or name_at(directory)], [p.id for p in proposals])
-        proposals.append(_propose_lines(log, folder, members, profiles))
+        name = folder.name or layout.stem_of(members[0]) or name_at(directory)
+        proposals += _propose_lines([p.id for p in proposals], name, folder, members, profiles)
     others = {file for members in typed.values() for file in members}
     others |= {file for topic in left_out for file in topic.files}
     taken = [p.id for p in proposals]
@@ -138,19 +138,43 @@ def _is_plain(sample: Sequence[dict[str, Any]]) -> bool:
 
 
 def _propose_kafka_rows(
-    log: str,
+    taken: Sequence[str],
     topic: str,
     folder: PurePosixPath,
     notes: Sequence[str],
     files: Sequence[LandedFile],
     profiles: Profiles,
-) -> ProposedLog:
-    """Proposes a log for plain JSON of a Kafka sink. A row is the value or the line; its offset orders it."""
+) -> list[ProposedLog]:
+    """Proposes a log for each table in JSON of a Kafka sink. A row is the value or the line; its offset orders it."""
     lines = sample_files(files, read_objects)
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
-    profiled = sample_profile(rows, profiles)
     sampled = f"Topic {topic}, {len(lines):,} records sampled."
+    tables = _name_logs(sample_profiles(rows, profiles), topic, taken)
+    build = partial(_propose_kafka_table, topic, folder, notes, files, lines, rows, sampled, alone)
+    return [build(log, profiled) for log, profiled in tables]
+
+
+def _name_logs(
+    samples: Sequence[ProfiledSample], name: str, taken: Sequence[str]
+) -> Iterator[tuple[str, ProfiledSample | None]]:
+    """Yields the samples of the tables, each with the id of its log; one without a sample if no profile fits."""
+    names = [one.table for one in samples] if len(samples) > 1 else [name]
+    return zip(log_ids(names, taken), samples or (None,), strict=True)
+
+
+def _propose_kafka_table(
+    topic: str,
+    folder: PurePosixPath,
+    notes: Sequence[str],
+    files: Sequence[LandedFile],
+    lines: Sequence[dict[str, Any]],
+    rows: Sequence[dict[str, Any]],
+    sampled: str,
+    alone: bool,
+    log: str,
+    profiled: ProfiledSample | None,
+) -> ProposedLog:
     feed = _json_feed(log, topic, folder, files, rows, sampled, alone, profiled)
     names = feed.key or (() if alone else find_key(lines))
     key = tuple(name for name in names if any(name in row for row in feed.rows))
@@ -174,8 +198,10 @@ def _order_by(feed: SampledFeed, columns: Sequence[str]) -> ProposedLog:
     return replace(propose_rows(replace(feed, ordered=True)), order="", order_by=tuple(columns))
 
 
-def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile], profiles: Profiles) -> ProposedLog:
-    """Proposes a log for plain JSON in files of any name: each line is a row, and its columns order it."""
+def _propose_lines(
+    taken: Sequence[str], name: str, folder: PurePosixPath, files: Sequence[LandedFile], profiles: Profiles
+) -> list[ProposedLog]:
+    """Proposes a log for each table in JSON files of any name: each line is a row, and its columns order it."""
     path = find_record_path(files)
     files = [replace(file, record_path=path) for file in files]
     lines = sample_files(files, read_objects)
@@ -183,8 +209,8 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile],
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
     if not lines:
         notes.append("no line is a JSON object: write one object on each line")
-    profiled = sample_profile(lines, profiles)
-    strange = None if profiled else explain_strange_rows(lines)
+    samples = sample_profiles(lines, profiles)
+    strange = None if samples else explain_strange_rows(lines)
     if lines and all({"op", "source", "after"} <= _envelope_of(line).keys() for line in lines):
         strange = (
             "its lines are Debezium's envelopes, and their order needs the offset in the name: land each file as "
@@ -192,6 +218,19 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile],
         )
     if strange:
         lines, notes = [], [*notes, strange]
+    build = partial(_propose_table_lines, folder, files, path, lines, notes)
+    return [build(log, profiled) for log, profiled in _name_logs(samples, name, taken)]
+
+
+def _propose_table_lines(
+    folder: PurePosixPath,
+    files: Sequence[LandedFile],
+    path: str | None,
+    lines: Sequence[dict[str, Any]],
+    notes: Sequence[str],
+    log: str,
+    profiled: ProfiledSample | None,
+) -> ProposedLog:
     seen = ", ".join(PurePosixPath(file.name).name for file in layout.choose_sample(files))
     feed = _json_feed(
         log,
@@ -218,8 +257,7 @@ def _propose_lines(log: str, folder: PurePosixPath, files: Sequence[LandedFile],
             for name, part in sampled.items()
         }
     )
-    notes += feed.notes
-    feed = replace(feed, notes=tuple(notes), options=options, folder_columns=folder_columns, parts=parts)
+    feed = replace(feed, notes=(*notes, *feed.notes), options=options, folder_columns=folder_columns, parts=parts)
     return _order_by(feed, profiled.order if profiled else ())
 
 

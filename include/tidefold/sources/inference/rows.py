@@ -154,7 +154,9 @@ class _Candidates:
 
     @property
     def unsent(self) -> list[str]:
-        """The columns that rows lack which are no deletes."""
+        """The columns that rows lack which are no deletes, or that the tool always leaves out."""
+        if self.feed.profiled and self.feed.profiled.profile.absent == "partial":
+            return [c.name for c in self.columns]
         return [c.name for c in self.columns if not (self.lacks.get(c.name, True) or self.appends or self.extract)]
 
 
@@ -189,7 +191,7 @@ def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
     yield from (*feed.questions, *([] if feed.profiled else op_question(best.ops, feed.rows)))
     if not feed.key and not best.is_empty:
         yield roles.key_question(feed.id, best.keys, feed.rows, best.op, best.parts, best.once)
-    keeps = feed.profiled.profile if feed.profiled and feed.profiled.profile.absent == "kept" else None
+    keeps = feed.profiled.profile if feed.profiled and feed.profiled.profile.absent in ("kept", _PARTIAL) else None
     yield from (
         *_ask_merge(best.unsent, keeps.title if keeps else ""),
         *_ask_types(best.columns),

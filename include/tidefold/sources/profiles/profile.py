@@ -35,7 +35,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     old: the path of the row before, or of its key, as far as the record has it.
     lacks: what it cannot say, and how it can; `init` prints it.
     unsent: what lets the tool write the row of an upsert that has none.
-    absent: `null` or `kept`: what a field is that a row lacks; empty: the tool writes all.
+    absent: what a field is that a row lacks: `null`; `kept`; `partial`: kept, and each update lacks some; empty: the
+        tool writes all.
     table: the paths of the parts of the table's name.
     key: the path of the names of the key, or of an object with it.
     fields: columns that lie beside the row, by name; forms: how their values are written.
@@ -57,7 +58,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     old: str = ""
     lacks: str = ""
     unsent: str = ""
-    absent: Literal["", "null", "kept"] = ""
+    absent: Literal["", "null", "kept", "partial"] = ""
     table: tuple[str, ...] = ()
     key: str = ""
     fields: Mapping[str, str] = {}

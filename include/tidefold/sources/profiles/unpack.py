@@ -101,6 +101,14 @@ def _read_texts(record: Fields) -> list[Fields]:
     return [{**record, **{name: NULL if text is None else Raw(text.encode()) for name, text in texts.items()}}]
 
 
+def _split_before(record: Fields) -> list[Fields]:
+    """DMS: with `add-before-image-columns` the row has the former value of `id` in `BI_id`."""
+    row = _fields(record["data"]) if b'"BI_' in bytes(record.get("data", b"")) else {}
+    old = {name[3:]: value for name, value in row.items() if name.startswith("BI_") and name[3:] in row}
+    new = {name: value for name, value in row.items() if name[3:] not in old or not name.startswith("BI_")}
+    return [{**record, "data": raw(new), "before-image": raw(old)} if old else record]
+
+
 def _split_ids(record: Fields) -> list[Fields]:
     """Salesforce: an event is of several records. What an update did not change may be there, as null."""
     header = _fields(record["ChangeEventHeader"])
@@ -112,7 +120,7 @@ def _split_ids(record: Fields) -> list[Fields]:
 
 UNPACK: Mapping[str, Callable[[Fields], list[Fields]]] = {
     "lists": _split_lists, "named-values": _join_names, "transaction": _split_transaction, "typed-values": _drop_types,
-    "extended-json": _drop_wrappers, "texts": _read_texts, "ids": _split_ids,
+    "extended-json": _drop_wrappers, "texts": _read_texts, "ids": _split_ids, "before": _split_before,
 }  # fmt: skip
 
 
