@@ -130,7 +130,7 @@ def rows(**columns: list[Any]) -> list[dict[str, Any]]:
         ("Op", ["I", "U"], {}, True),
         ("op", ["c", "u"], {}, True),
         ("change_type", ["insert", "delete"], {}, True),
-        ("action", ["CREATE", "DELETE"], {"upsert": ["INSERT", "UPDATE", "UPSERT", "CREATE", "READ"]}, True),
+        ("action", ["CREATE", "DELETE"], {"upsert": ["INSERT", "UPDATE", "UPSERT", "CREATE", "READ", "REPLACE"]}, True),
         ("what", ["created", "deleted"], {"delete": ["deleted"]}, False),
         ("__deleted", ["false", "false"], {"upsert": ["false"], "delete": ["true"]}, True),
         ("deleted", [True, False], {"upsert": ["false"], "delete": ["true"]}, False),

@@ -26,7 +26,7 @@ _DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)
 # Words that programs use for operations: each family has words for upserts and words for deletes.
 _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("c", "i", "u", "r"), ("d",)),
-    (("insert", "update", "upsert", "create", "read"), ("delete",)),
+    (("insert", "update", "upsert", "create", "read", "replace"), ("delete",)),
     (("inserted", "updated", "upserted", "created"), ("deleted",)),
     (("add", "modify", "replace"), ("remove",)),
     (("added", "modified", "changed", "replaced"), ("removed",)),

@@ -39,6 +39,8 @@ _CREATED_NAME = re.compile(r"_*(created?|occurred|happened|received)(_?(at|on|ts
 _WHENCE = re.compile(
     r"schema|database|db|table|(table|schema|source|stream|topic)_?name|source|stream|topic|partition", re.IGNORECASE
 )
+# What tools write beside a row.
+_OF_TOOL = re.compile(r"metadata\$|__\$|header__|versions_|_(commit|change|airbyte|fivetran|sdc)_", re.IGNORECASE)
 _LONG_TEXT, _SEVERAL = 64, 2
 # A key that this share of a file and the next one have comes again.
 _SOME, _MOST = 0.1, 0.8
@@ -66,7 +68,7 @@ def find_keys(
     parts: the rows of each file. A key may come once in each: as an update, or in each full extract.
     once: rows that have each key once: those of one snapshot or extract.
     """
-    usable = [c.name for c in columns if _can_be_key(c, rows)]
+    usable = [c.name for c in columns if _can_be_key(c, rows) and not _OF_TOOL.match(c.name)]
     inserts = [row for row in rows if op and op.is_insert(row)]
     told = inserts if len(inserts) >= _SEVERAL else rows
     repeated = find_repeated(usable, once)
@@ -250,7 +252,10 @@ def key_question(
     if comes_again:
         because = "its values differ in all rows of each file, and come again in others"
     named = scores[:1] >= [3 if because == "its name" else 2] or (comes_again and scores[:1] > scores[1:2])
-    sure = len(best) == 1 and named and len(rows) >= _SEVERAL
+    former = re.compile(rf"(bi|old|before|prev(ious)?|former)_?({'|'.join(map(re.escape, best))})", re.IGNORECASE)
+    if told := next((name for name in rows[0] if former.fullmatch(name)), ""):
+        text += f" `{told}` looks like the former key: if keys change, let the source write a delete and an insert."
+    sure = len(best) == 1 and named and len(rows) >= _SEVERAL and not told
     rivals = [score for score in scores[1:] if score >= 2]
     return ProposalQuestion("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
 

@@ -5,27 +5,40 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tidefold.sources.inference.operations import OpCandidate, find_ops
-from tidefold.sources.profiles.profile import find_path
 
 # The fields of a new row and of a former one, the likeliest first.
-_NEW = ("new", "after", "new_data", "new_record", "new_values", "data", "record", "row", "fields", "payload")
+_NEW = (
+    "new",
+    "after",
+    "current",
+    "newdata",
+    "newrecord",
+    "newvalues",
+    "data",
+    "record",
+    "row",
+    "fields",
+    "payload",
+    "value",
+)
 _FORMER = re.compile(r"(old|before|prev(ious)?)(_?(data|record|row|values?|image))?", re.IGNORECASE)
 # What orders changes, the best first.
 _ORDERS = tuple(
     re.compile(text, re.IGNORECASE)
     for text in (
         r"commit_?(ts|time|timestamp)",
-        r"scn|change_?seq(uence)?|sequence|seq|event_?id",
+        r"scn|lsn|change_?seq(uence)?|sequence|seq|event_?id",
         r"ts_?[mun]s",
-        r"(source_?|event_?|op_?|action_?)(ts|time|tstamp(_tx)?|timestamp)|(created|triggered|occurred)_?at",
+        r"(source_?|event_?|op_?|action_?)(ts|time|tstamp(_tx)?|timestamp)|(created?|triggered|occurred|updated?)_?(at|time)",
         r"ts|time|timestamp",
     )
 )
 # In an object, `event` and the like are usually business data.
-_OPERATION = re.compile(r"_*(op|oper|operation|operation_?name|op_?type|change_?type|cdc_?op|dml_?type)", re.IGNORECASE)
+_OPERATION = re.compile(r"_*(op|oper|(op|operation|change|dml)_?type|operation(_?name)?|cdc_?op)", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]")
 _DEEP = 3
@@ -33,25 +46,26 @@ _DEEP = 3
 
 def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
     """Returns what to do with such lines; None if each line is, or contains, a plain row."""
-    paths = {path: None for line in lines for path, _ in _list_paths(line)}
-    values = {path: [find_path(line, path) for line in lines] for path in paths}
+    seen = [dict(_list_paths(line)) for line in lines]
+    values = {path: [one.get(path) for one in seen] for path in dict.fromkeys(p for one in seen for p in one)}
+    if "payload.ChangeEventHeader" in values:
+        return "Salesforce's events lie in `payload`: land what is in it alone"
     objects = [p for p, told in values.items() if all(isinstance(one, dict | None) for one in told)]
     former = next((p for p in objects if _FORMER.fullmatch(_last(p))), "")
-    rows = [p for name in _NEW for p in objects if _last(p).casefold().replace("_", "") == name.replace("_", "")]
-    beside = {p: told for p, told in values.items() if not any(p.startswith(f"{row}.") for row in (*rows, former))}
+    row = next((p for n in _NEW for p in objects if _last(p).casefold().replace("_", "") == n), "")
+    within = tuple(f"{one}." for one in (row, former) if one)
+    beside = {path: told for path, told in values.items() if not path.startswith(within)}
+    write = partial(_write_profile, [p for p in (row, former) if all(p in one for one in seen)], beside, row, former)
     for path in sorted(beside, key=lambda path: path.count(".")):
         if path in objects or ("." in path and not _OPERATION.fullmatch(_last(path))):
             continue
         ops = find_ops([_last(path)], [{_last(path): one} for one in beside[path]])
-        if ops and "." not in path and not (former and rows):
+        if ops and "." not in path and not former:
             return None
         if ops and ops[0].sure and not ops[0].any_deletes:
-            # Its null may be what did not change.
-            wrapped = "land what lies in `payload` alone" if "ChangeEventHeader" in path else ""
-            places = [path, *rows[:1], former]
-            shown = [place for place in places if all(place in dict(_list_paths(line)) for line in lines)]
-            return wrapped or _write_profile(shown, path, ops[0], beside, rows[0] if rows else ".", former)
-    return None
+            return write(path, ops[0])
+    is_pair = former and row and None in (*values[former], *values[row])
+    return write("", None) if is_pair else None
 
 
 def _last(path: str) -> str:
@@ -59,18 +73,19 @@ def _last(path: str) -> str:
 
 
 def _write_profile(
-    shown: Sequence[str], path: str, op: OpCandidate, beside: Mapping[str, Sequence[Any]], row: str, former: str
+    shown: Sequence[str], beside: Mapping[str, Sequence[Any]], row: str, former: str, path: str, op: OpCandidate | None
 ) -> str:
     """Returns the profile by which a log reads such lines. shown: paths that each line has."""
-    parts = ['title = "own"', f"has = {json.dumps(shown)}", f'op = "{path}"', f"upsert = {json.dumps(op.upsert)}"]
-    parts += [f"delete = {json.dumps(op.delete)}", f'row = ["{row}"]']
-    parts += [f'gone = ["{former}"]', f'old = "{former}"'] if former else []
-    parts += _write_order(beside)
-    lined = ", ".join(f"`{part}`" for part in parts)
-    return (
-        f"the operation lies in `{path}`{f', a former row in `{former}`' if former else ''}: write a profile "
-        f"`profiles/own.toml` beside tidefold.yaml, and run `init` again. Its lines: {lined}"
-    )
+    parts = ['title = "own"', f"has = {json.dumps([*filter(None, (path, *shown))])}"]
+    parts += [f'op = "{path}"', f"upsert = {json.dumps(op.upsert)}", f"delete = {json.dumps(op.delete)}"] if op else []
+    parts += [f'row = ["{row or "."}"]', *([f'gone = ["{former}"]', f'old = "{former}"'] if former else [])]
+    lined = ", ".join(f"`{part}`" for part in (*parts, *_write_order(beside)))
+    places = [
+        *([f"the operation lies in `{path}`"] if op else []),
+        *([f"a former row in `{former}`"] if former else []),
+    ]
+    what = "write a profile `profiles/own.toml` beside tidefold.yaml, and run `init` again. Its lines"
+    return f"{', '.join(places)}: {what}: {lined}"
 
 
 def _write_order(beside: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -45,7 +45,7 @@ class ProfileDecoder:
         self._beside = {name: path for name, path in profile.fields.items() if name in columns}
         pairs = ((UPSERT, profile.upsert), (DELETE, profile.delete), (CLEAR, profile.clear), (None, profile.ignore))
         self._ops = {word: op for op, words in pairs for word in words}
-        paths = (profile.op, profile.deleted, *profile.table, *profile.only, *profile.fields.values())
+        paths = (profile.op, profile.deleted, profile.old, *profile.table, *profile.only, *profile.fields.values())
         self._beside_row = {path.partition(".")[0] for path in paths}
         self._unpack = UNPACK[profile.unpack] if profile.unpack else lambda record: [record]
 
