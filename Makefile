@@ -78,6 +78,10 @@ accept-durations: ## Accepts the CPU seconds of the last `make test` and `make t
 test-thorough: install ## About an hour: each call that can fail, and more random cases, where `make test` plays a part
 	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal tests/model tests/contract tests/faults tests/unit tests/feeds
 
+.PHONY: test-profiles
+test-profiles: install ## An hour or more: 300 random feeds of each tool with a profile, in parts of any order; `make test` plays one
+	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 tests/feeds/test_profiles.py -k parts_of_any_order
+
 test-spark: install ## Real Spark, Delta and Great Expectations
 	$(RUN) -m pytest tests/spark
 

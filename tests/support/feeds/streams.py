@@ -290,6 +290,8 @@ STREAMS += [
     _images("images of SQL Server", "__$operation", "2 3 4", "change_lsn"),
     _images("images of Delta", "_change_type", "insert update_preimage update_postimage", "_commit_version"),
     _images("images of MaxScale", "event_type", "insert update_before update_after", "sequence"),
+    _images("images of Paimon's changelog", "_VALUE_KIND", "0 1 2", "_SEQUENCE_NUMBER"),
+    _images("images of Hudi", "_hoodie_operation", "I -U U", "_hoodie_commit_time"),
     _images("images of Flink", "row_kind", "+I -U +U", "version"),
     DeliveredFeed(
         "Oracle's flashback queries, the first without a delete",

@@ -44,6 +44,8 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
     (_ANY_NAME, ("insert", "update_after"), ("delete",), ("update_before",)),
     (_ANY_NAME, ("+i", "+u"), ("-d",), ("-u",)),
     (re.compile(r"enttyp", re.IGNORECASE), ("pt", "up"), ("dl",), ("ub",)),
+    (re.compile(r"_value_kind", re.IGNORECASE), ("0", "2"), ("3",), ("1",)),
+    (re.compile(r"_hoodie_operation"), ("i", "u"), ("d",), ("-u",)),
 )
 # The words that `op` knows by default.
 _DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
@@ -170,8 +172,8 @@ def _spell(words: Sequence[str], seen: Collection[str]) -> tuple[str, ...]:
     """Returns known words as the file writes them: each way that was seen, else in its case, with its blanks."""
     listed = sorted(seen)
     width = max(map(len, listed)) if any(s != s.rstrip() for s in listed) else 0
-    what = {found[0] if (found := _WHAT.match(s)) else "" for s in listed}
-    before = what.pop() if len(what) == 1 else ""
+    prefixes = {match[0] if (match := _WHAT.match(s)) else "" for s in listed}
+    before = prefixes.pop() if len(prefixes) == 1 else ""
     spelled = []
     for word in words:
         cased = word.upper() if all(s == s.upper() for s in listed) else word
