@@ -149,10 +149,20 @@ def _propose_kafka_rows(
     lines = sample_files(files, read_objects)
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
-    sampled = f"Topic {topic}, {len(lines):,} records sampled."
-    tables = _name_logs(sample_profiles(rows, profiles), topic, taken)
-    build = partial(_propose_kafka_table, topic, folder, notes, files, lines, rows, sampled, alone)
-    return [build(log, profiled) for log, profiled in tables]
+    samples = sample_profiles(rows, profiles)
+    strange = None if samples else explain_strange_rows(rows)
+    if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
+        strange = (
+            "its records have an offset, but not each has a topic and a partition: land all three, or values alone"
+        )
+    base = SampledFeed(
+        "", topic, str(folder), "json", (), [] if strange else rows, f"Topic {topic}, {len(lines):,} records sampled.",
+        {"record": "value"} if alone else {}, key=() if alone else tuple(find_key(lines)), ordered=True,
+        has_headers=any("headers" in line for line in lines), notes=tuple(filter(None, (*notes, strange))),
+    )  # fmt: skip
+    feeds = [_fill_feed(base, files, log, told) for log, told in _name_logs(samples, topic, taken)]
+    # A clear has no place among the offsets of several partitions.
+    return [_order_by(f, f.profiled.order if f.profiled and f.profiled.profile.clear else ()) for f in feeds]
 
 
 def _name_logs(
@@ -161,34 +171,6 @@ def _name_logs(
     """Yields the samples of the tables, each with the id of its log; one without a sample if no profile fits."""
     names = [one.table for one in samples] if len(samples) > 1 else [name]
     return zip(log_ids(names, taken), samples or (None,), strict=True)
-
-
-def _propose_kafka_table(
-    topic: str,
-    folder: PurePosixPath,
-    notes: Sequence[str],
-    files: Sequence[LandedFile],
-    lines: Sequence[dict[str, Any]],
-    rows: Sequence[dict[str, Any]],
-    sampled: str,
-    alone: bool,
-    log: str,
-    profiled: ProfiledSample | None,
-) -> ProposedLog:
-    feed = _json_feed(log, topic, folder, files, rows, sampled, alone, profiled)
-    names = feed.key or (() if alone else find_key(lines))
-    key = tuple(name for name in names if any(name in row for row in feed.rows))
-    strange = None if feed.profiled else explain_strange_rows(rows)
-    if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
-        strange = (
-            "its records have an offset, but not each has a topic and a partition: land all three, or values alone"
-        )
-    if strange:
-        feed = replace(feed, rows=(), columns=(), notes=(strange,))
-    named = any("headers" in line for line in lines)
-    feed = replace(feed, key=key, ordered=True, has_headers=named, notes=(*notes, *feed.notes))
-    # A clear has no place among the offsets of several partitions.
-    return _order_by(feed, feed.profiled.order if feed.profiled and feed.profiled.profile.clear else ())
 
 
 def _order_by(feed: SampledFeed, columns: Sequence[str]) -> ProposedLog:
@@ -218,72 +200,36 @@ def _propose_lines(
         )
     if strange:
         lines, notes = [], [*notes, strange]
-    build = partial(_propose_table_lines, folder, files, path, lines, notes)
-    return [build(log, profiled) for log, profiled in _name_logs(samples, name, taken)]
+    seen = layout.choose_sample(files)
+    named = ", ".join(PurePosixPath(file.name).name for file in seen)
+    base = SampledFeed(
+        "", str(folder), str(folder), "json", (), lines,
+        f"Files of {folder}, {count_noun(len(lines), 'record')} of {named}.",
+        {**patterns_of(files, Json.endings), "record": "value", **({"record_path": path} if path else {})},
+        notes=tuple(notes), parts={file.name: sample_files([file], read_objects) for file in seen if not notes},
+    )  # fmt: skip
+    feeds = [_fill_feed(base, files, log, told) for log, told in _name_logs(samples, name, taken)]
+    proposed = []
+    for feed in feeds:
+        named_by_folders = layout.find_folder_columns(files, [column.name for column in feed.columns])
+        by_folder = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
+        order = feed.profiled.order if feed.profiled else ()
+        proposed.append(_order_by(replace(feed, folder_columns=by_folder), order))
+    return proposed
 
 
-def _propose_table_lines(
-    folder: PurePosixPath,
-    files: Sequence[LandedFile],
-    path: str | None,
-    lines: Sequence[dict[str, Any]],
-    notes: Sequence[str],
-    log: str,
-    profiled: ProfiledSample | None,
-) -> ProposedLog:
-    seen = ", ".join(PurePosixPath(file.name).name for file in layout.choose_sample(files))
-    feed = _json_feed(
-        log,
-        str(folder),
-        folder,
-        files,
-        lines,
-        f"Files of {folder}, {count_noun(len(lines), 'record')} of {seen}.",
-        True,
-        profiled,
-    )
-    named_by_folders = layout.find_folder_columns(files, [column.name for column in feed.columns])
-    folder_columns = tuple(column_of_values(name, texts) for name, texts in named_by_folders.items())
-    options = {**patterns_of(files, Json.endings), **feed.options, **({"record_path": path} if path else {})}
-    field = feed.row_field or feed.options.get("row", "")
-    sampled = (
-        {file.name: sample_files([file], read_objects) for file in layout.choose_sample(files)} if not notes else {}
-    )
-    parts = (
-        {name: profiled.read(part) for name, part in sampled.items()}
-        if profiled
-        else {
-            name: [{**line, **line[field]} for line in part if isinstance(line.get(field), dict)] if field else part
-            for name, part in sampled.items()
-        }
-    )
-    feed = replace(feed, notes=(*notes, *feed.notes), options=options, folder_columns=folder_columns, parts=parts)
-    return _order_by(feed, profiled.order if profiled else ())
-
-
-def _json_feed(
-    log: str,
-    topic: str,
-    folder: PurePosixPath,
-    files: Sequence[LandedFile],
-    rows: Sequence[dict[str, Any]],
-    sampled: str,
-    alone: bool,
-    profiled: ProfiledSample | None,
+def _fill_feed(
+    base: SampledFeed, files: Sequence[LandedFile], log: str, profiled: ProfiledSample | None
 ) -> SampledFeed:
-    """Builds the sampled feed. The row may be in one field, next to the field with the operation.
-
-    alone: the lines are the rows.
-    """
-    options: dict[str, Any] = {"record": "value"} if alone else {}
+    """Returns the feed of one table. The row may be in one field, next to the field with the operation."""
+    options, rows = dict(base.options), [dict(row) for row in base.rows]
     if any(to_plain(line) != line for file in layout.choose_sample(files) for line in islice(raw_lines(file), _FEW)):
         options["extended_json"] = True
     field, op = _row_field(rows) if profiled is None else ("", None)
     if profiled:
-        rows, options = profiled.rows, {**options, **profiled.options}
-        options = {
-            k: v for k, v in options.items() if k != "extended_json" or profiled.profile.unpack != "extended-json"
-        }
+        rows, options = [*profiled.rows], {**options, **profiled.options}
+        if profiled.profile.unpack == "extended-json":
+            options.pop("extended_json", None)
     # `format: json` does not read the schema beside a row.
     told = numeric_forms(next((row["schema"] for row in rows if field in row and "schema" in row), None))
     if field and op is None:
@@ -301,8 +247,18 @@ def _json_feed(
         elif column.type is None:
             column = ProposedColumn(name, "string", "objects or values of several kinds, as JSON", "json")
         columns.append(column)
-    feed = SampledFeed(log, topic, str(folder), "json", tuple(columns), rows, sampled, options, row_field=field)
-    return replace(feed, profiled=profiled, key=profiled.key, notes=profiled.notes) if profiled else feed
+    inner = field or options.get("row", "")
+    parts = dict(base.parts)
+    for name, part in base.parts.items():
+        own = [{**line, **line[inner]} for line in part if isinstance(line.get(inner), dict)] if inner else part
+        parts[name] = profiled.read(part) if profiled else own
+    names = profiled.key if profiled else base.key
+    key = tuple(name for name in names if any(name in row for row in rows))
+    notes = (*base.notes, *(profiled.notes if profiled else ()))
+    return replace(
+        base, id=log, columns=tuple(columns), rows=rows, options=options, row_field=field, profiled=profiled, key=key,
+        notes=notes, parts=parts,
+    )  # fmt: skip
 
 
 def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]:
