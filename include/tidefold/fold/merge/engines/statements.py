@@ -153,9 +153,13 @@ def _is_untied(shape: TableSpec) -> str:
 
 
 def differs(shape: TableSpec, pairs: Iterable[tuple[str, str]]) -> str:
-    """Returns the condition that the order of a change is that of the base's row, and that some value differs."""
+    """Returns the condition that the order of a change is that of the base's row, and that some value differs.
+
+    A delete that is half of an update is no tie with the other half.
+    """
     unequal = " OR ".join(f"{one} IS DISTINCT FROM {other}" for one, other in pairs) or "false"
-    return f"{order_of(shape, f'base.{ORDER}')} = {order_of(shape, 'touched._place')} AND ({unequal})"
+    same = f"{order_of(shape, f'base.{ORDER}')} = {order_of(shape, 'touched._place')} AND touched._place[-1] >= -1"
+    return f"{same} AND ({unequal})"
 
 
 def latest(shape: TableSpec, relation: str = "live") -> str:
