@@ -10,7 +10,7 @@ import base64
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from tidefold.domain.paths import find_vector_id
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
 
 Places = npt.NDArray[np.uint64]
+# What an action of a Delta commit says of a vector.
+Descriptor = Mapping[str, object]
 
 _MAGIC = struct.Struct("<I")
 _MAGIC_NUMBER = 1_681_511_377
@@ -76,8 +78,8 @@ def without_deleted(batches: Iterable[pa.RecordBatch], file: DataFile) -> Iterat
         start += batch.num_rows
 
 
-def descriptor(deleted: Deletions, is_file: bool) -> dict[str, object]:
-    """Returns the descriptor of the vector for an action of a Delta commit. is_file: it is in a file of the table."""
+def descriptor(deleted: Deletions, is_file: bool) -> Descriptor:
+    """Returns the descriptor of a vector. is_file: it is in a file of the table."""
     size = {"sizeInBytes": deleted.bytes, "cardinality": deleted.rows}
     if not is_file:
         return {"storageType": "i", "pathOrInlineDv": deleted.vector, **size}

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from tidefold.delta import published_table, raw_commit
-from tidefold.delta.deletion_vectors import vector_file
+from tidefold.delta.deletion_vectors import descriptor, vector_file
 from tidefold.domain.ledger_evidence import hint_to_rebuild
 from tidefold.domain.paths import LogPaths, data_path, vector_name
 from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
@@ -179,8 +179,9 @@ def _write_vectors(store: Store, table: str, commit: raw_commit.TableCommit) -> 
         try:
             store.put_if_absent(path, data)
         except AlreadyExistsError:
-            if store.read(path) != data:
-                raise
+            if store.read(path) != data:  # It was damaged since.
+                with store.replace([path]) as stream:
+                    stream.write(data)
 
     with ThreadPoolExecutor(files_at_once(store, None)) as pool:
         list(pool.map(put, {file.deletions for file in commit.adds if file.deletions}))
@@ -264,22 +265,20 @@ class PublishAttempt:
         ones.
         """
         manifest = self.manifest
-        vectors_before = published_table.vectors_of(self.previous.manifest) if self.previous else {}
-        before = {
-            path: raw_commit.Active(size, vectors_before.get(path))
-            for path, size in published_table.active_files(table).items()
-        }
+        vectors = published_table.find_vectors(self.store, table, manifest.log, self.previous) or {}
+        active = published_table.active_files(table).items()
+        before = {path: raw_commit.Active(size, vectors.get(path)) for path, size in active}
         after = {f"_data/{f.name}": f for f in manifest.shown}
-        same = {path for path, f in after.items() if path in before and before[path].deletions == f.deletions}
+        new = {path: descriptor(f.deletions, is_file=True) if f.deletions else None for path, f in after.items()}
+        same = {path for path, vector in new.items() if path in before and before[path].vector == vector}
         protocol = published_table.find_protocol(table) or raw_commit.TableProtocol()
-        vectors = any(f.deletions for f in after.values())
         wanted = raw_commit.TableProtocol(
-            protocol.vectors or vectors, protocol.feed or self.how.description.change_feed
+            protocol.vectors or any(new.values()), protocol.feed or self.how.description.change_feed
         )
         return raw_commit.TableCommit(
             {**raw_commit.list_facts(manifest, self.digest), **self.how.facts},
             [f for path, f in after.items() if path not in same],
-            {path: active for path, active in before.items() if path not in same},
+            {path: file for path, file in before.items() if path not in same},
             metadata=_find_new_metadata(table, manifest, self.how.description),
             protocol=None if wanted == protocol else wanted,
             transactions=raw_commit.list_transactions(manifest, self.digest),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import TableNotFoundError
 
 from tidefold.changelog.schema import table_schema
-from tidefold.delta.deletion_vectors import deletions
+from tidefold.delta.deletion_vectors import Descriptor, deletions, descriptor
 from tidefold.delta.raw_commit import VECTORS_READER, TableProtocol
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import Deletions, Manifest
@@ -33,6 +33,8 @@ PROPERTIES = {
 _OWN = "tidefold."
 # The second one tells a feed that tidefold writes from one that another program switched on.
 _FEED = {"delta.enableChangeDataFeed": "true", f"{_OWN}changeFeed": "true"}
+# What a publication can replace, and what no RESTORE sets back.
+_REPLACED, _FINAL = {"files", "deletion vectors"}, {"protocol", "commits"}
 # The time of an action does not belong to its content.
 _INSTANT = "modification_time"
 COMMIT = f"_delta_log/{0:020d}.json"
@@ -117,36 +119,39 @@ def active_files(table: DeltaTable) -> dict[str, int]:
     return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 
 
-def vectors_of(manifest: Manifest) -> dict[str, Deletions]:
-    """Returns the deleted rows of its files, by path."""
-    return {f"_data/{f.name}": f.deletions for f in manifest.shown if f.deletions}
+def _list_vectors(previous: Published | None) -> dict[str, Descriptor]:
+    """Returns the deletion vectors that the table has after a publication, by the path of their file."""
+    shown = previous.manifest.shown if previous else ()
+    return {f"_data/{f.name}": descriptor(f.deletions, is_file=True) for f in shown if f.deletions}
 
 
 def require_untouched(
     store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool
 ) -> None:
     """Raises RefusedError if the table differs from what `previous` left. With `reconcile`, its files may differ."""
-    changed = [what for what in _changes(store, table, manifest, previous) if not (reconcile and what == "files")]
-    if not changed:
+    changed = _changes(store, table, manifest, previous)
+    if not changed or (reconcile and changed <= _REPLACED):
         return
     log = manifest.log
-    hint = f"Undo it with Delta's RESTORE and run `tidefold step confirm {log}` again. If only files differ, "
-    hint += f"`tidefold step confirm {log} --reconcile` replaces them."
-    if "protocol" in changed:
-        hint = f"RESTORE sets no protocol back. Move `{LogPaths(log).table}/_delta_log` out of the store. Then run "
-        hint += (
-            f"`tidefold move rebuild {log} --table --yes`, which begins it again, and `tidefold step confirm {log}`."
-        )
+    if previous and not changed & _FINAL:
+        hint = f"Undo it with Delta's RESTORE to version {previous.version}, and run `tidefold step confirm {log}` "
+        hint += f"again. If only files or deletion vectors differ, `tidefold step confirm {log} --reconcile` replaces "
+        hint += "them."
+    else:
+        rebuild = f"`tidefold move rebuild {log} --table --yes`, which begins it again, and " if previous else ""
+        hint = f"RESTORE cannot undo it. Move `{LogPaths(log).table}/_delta_log` out of the store. Then run {rebuild}"
+        hint += f"`tidefold step confirm {log}`."
     raise RefusedError(
         "FOREIGN_COMMIT",
-        f"Another program changed {', '.join(changed)} of the table of `{log}`: {_foreign(table, previous)}.",
+        f"Another program changed {', '.join(sorted(changed))} of the table of `{log}`: {_foreign(table, previous)}.",
         hint=f"Readers see that commit. {hint}",
     )
 
 
-def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None) -> list[str]:
+def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None) -> set[str]:
     """Returns which parts of the table differ from the last publication."""
     ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
+    vectors = find_vectors(store, table, manifest.log, previous)
     same = {
         "files": set(active_files(table)) == ours,
         # The schema of the last snapshot. The commit adds that of the new one.
@@ -154,10 +159,10 @@ def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Publ
         == drop_comments(delta_schema(previous.manifest if previous else manifest).to_json()),
         "properties": is_as_described(table.metadata().configuration),
         "protocol": find_protocol(table) is not None,
-        # Never reconciled: a commit can remove a vector only if it knows its exact bytes.
-        "deletion vectors": not _has_vectors_of_others(store, table, ours, manifest.log, previous),
+        "deletion vectors": vectors in (None, _list_vectors(previous)),
+        "commits": vectors is not None,
     }
-    return [name for name, as_left in same.items() if not as_left]
+    return {name for name, as_left in same.items() if not as_left}
 
 
 def find_protocol(table: DeltaTable) -> TableProtocol | None:
@@ -170,24 +175,26 @@ def find_protocol(table: DeltaTable) -> TableProtocol | None:
     return ours if (versions, readers, writers) == as_known else None
 
 
-def _has_vectors_of_others(
-    store: Store, table: DeltaTable, ours: Collection[str], log: str, previous: Published | None
-) -> bool:
-    """Whether a commit after the last publication added a deletion vector, or changed or removed one of ours.
+def find_vectors(store: Store, table: DeltaTable, log: str, previous: Published | None) -> dict[str, Descriptor] | None:
+    """Returns the deletion vectors that the table has now, by the path of their file.
 
-    Only such a commit can hide rows of a file that keeps its name, or show them again.
+    Returns None if they are not known: another program deleted a commit since the last publication.
     """
+    vectors = _list_vectors(previous)
     if table.protocol().min_reader_version < VECTORS_READER:
-        return False
+        return vectors
     for version in range(previous.version + 1 if previous else 0, table.version() + 1):
         try:
             lines = store.read(f"{LogPaths(log).table}/_delta_log/{version:020d}.json").splitlines()
         except NotFoundError:
-            return True  # Another program shortened the log, so tidefold cannot tell.
-        adds = [action["add"] for action in map(msgspec.json.decode, lines) if "add" in action]
-        if any("deletionVector" in add or add["path"] in ours for add in adds):
-            return True
-    return False
+            return None
+        actions = [msgspec.json.decode(line) for line in lines]
+        for action in sorted(actions, key=lambda one: "add" in one):
+            file = action.get("remove") or action.get("add") or {}
+            vectors.pop(file.get("path", ""), None)
+            if "add" in action and file.get("deletionVector"):
+                vectors[file["path"]] = file["deletionVector"]
+    return vectors
 
 
 def find_deleted_rows(table: DeltaTable) -> dict[str, Deletions]:

@@ -16,9 +16,9 @@ from types import MappingProxyType
 import msgspec
 from deltalake import DeltaTable, Schema
 
-from tidefold.delta.deletion_vectors import descriptor
+from tidefold.delta.deletion_vectors import Descriptor, descriptor
 from tidefold.domain.paths import CHANGE_FOLDER
-from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
+from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.ledger.evidence import ATTEMPT_FACT, EPOCH_FACT, MANIFEST_FACT, SNAPSHOT_FACT, transactions_of
 from tidefold.storage import Store
 
@@ -59,10 +59,10 @@ class TableProtocol:
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """A file as a table shows it: its size in bytes, and its deleted rows."""
+    """A file as a table shows it: its size in bytes, and the descriptor of its deletion vector."""
 
     size: int
-    deletions: Deletions | None = None
+    vector: Descriptor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def write_commit(store: Store, path: str, table: DeltaTable, commit: TableCommit
         now = table.metadata()
         lines.append(_metadata({"id": str(now.id), "name": now.name, "createdTime": now.created_time}, commit.metadata))
     # A file whose deletions change is removed and added by one commit.
-    lines += [_remove(name, active, commit.vector_files) for name, active in commit.removes.items()]
+    lines += [_remove(name, active) for name, active in commit.removes.items()]
     lines += [_add(file, commit.vector_files) for file in commit.adds]
     lines += map(_change, commit.changes)
     _put(store, path, table.version() + 1, lines)
@@ -151,28 +151,26 @@ def _metadata(identity: Mapping[str, object], metadata: TableMetadata) -> Mappin
 
 
 def _add(file: DataFile, vector_files: bool) -> Mapping[str, object]:
-    vector, stats = _vector(file.deletions, vector_files), file.stats
-    if vector:
+    vector, stats = {}, file.stats
+    if file.deletions:
         # A bound may come from a row that is deleted now.
         stats = f'{stats.removesuffix("}")}, "tightBounds": false}}'
+        vector = {"deletionVector": descriptor(file.deletions, vector_files)}
     facts = {"partitionValues": {}, "size": file.bytes, "modificationTime": _millis(), "dataChange": True}
     return {"add": {"path": f"_data/{file.name}", **facts, "stats": stats, **vector}}
 
 
-def _remove(path: str, active: Active, vector_files: bool) -> Mapping[str, object]:
+def _remove(path: str, active: Active) -> Mapping[str, object]:
     # With its vector: one path with two vectors is two files to Delta.
     gone = {"path": path, "deletionTimestamp": _millis(), "dataChange": True, "extendedFileMetadata": True}
-    return {"remove": {**gone, "partitionValues": {}, "size": active.size, **_vector(active.deletions, vector_files)}}
+    vector = {"deletionVector": active.vector} if active.vector else {}
+    return {"remove": {**gone, "partitionValues": {}, "size": active.size, **vector}}
 
 
 def _change(file: DataFile) -> Mapping[str, object]:
     facts = {"partitionValues": {}, "size": file.bytes, "dataChange": False}
     # Nothing else keeps the checksum, which `verify` needs.
     return {"cdc": {"path": f"{CHANGE_FOLDER}/{file.name}", **facts, "tags": {"sha256": file.sha256}}}
-
-
-def _vector(deleted: Deletions | None, is_file: bool) -> Mapping[str, object]:
-    return {"deletionVector": descriptor(deleted, is_file)} if deleted else {}
 
 
 def _millis() -> int:

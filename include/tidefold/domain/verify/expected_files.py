@@ -18,7 +18,7 @@ from tidefold.domain.log_state import ChangeSet, DeletionState, LogState, Snapsh
 from tidefold.domain.paths import LogPaths, data_path
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.retention.log_bounds import with_files
-from tidefold.domain.snapshot.manifest import DataFile, Manifest
+from tidefold.domain.snapshot.manifest import DataFile, Deletions, Manifest
 
 # After this time a proof or a drill is reported as old. No decision depends on it.
 OLD_AFTER = timedelta(days=35)
@@ -33,6 +33,7 @@ class FileRole(StrEnum):
     TABLE = "published table"
     SEGMENT = "segment"
     CHANGE_DATA = "change data file"
+    VECTOR = "deletion vector"
     REFUSED = "refused records"
 
 
@@ -76,7 +77,8 @@ class StoredFile:
     """A file by what it must hold: its sha256 and, where that is recorded, its length in bytes.
 
     change_sets: what a segment holds of the log. Its sha256 is in no ledger.
-    manifest: what the Delta log of a snapshot's own table must say.
+    manifest: what the Delta log of a snapshot's own table must say, or a manifest with `vector`.
+    vector: the deletion vector that the file has.
     """
 
     part: FileRole
@@ -85,6 +87,7 @@ class StoredFile:
     names: tuple[Expected, ...]
     change_sets: tuple[ChangeSet, ...] = field(default=(), compare=False)
     manifest: Manifest | None = field(default=None, compare=False)
+    vector: Deletions | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:

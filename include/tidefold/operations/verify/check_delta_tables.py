@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from tidefold.delta.deletion_vectors import vector_file
 from tidefold.delta.publish import build_table
 from tidefold.delta.published_table import COMMIT, DeltaState, delta_state
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import LogState, Snapshot
-from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.paths import LogPaths, data_path, vector_name
+from tidefold.domain.snapshot.manifest import Deletions, Manifest
 from tidefold.domain.verify.expected_files import (
     Copy,
     Damage,
@@ -33,15 +35,19 @@ Stores = Mapping[StorageTier, Store]
 
 def examine_logs(stores: Stores, files: Iterable[StoredFile]) -> dict[StoredFile, list[Copy]]:
     """Returns the copies of the Delta logs among the files: each has one, and is made of a manifest alone."""
-    manifests = {file: file.manifest for file in files if file.manifest}
+    manifests = {file: file.manifest for file in files if file.manifest and file.part is FileRole.DELTA_LOG}
     expected = {m.snapshot: build_table(m)[0] for m in manifests.values()}
     return {file: _examine_log(stores, file, m, expected[m.snapshot]) for file, m in manifests.items()}
 
 
 def _examine_log(stores: Stores, file: StoredFile, manifest: Manifest, expected: DeltaState) -> list[Copy]:
-    source = Expected(StoredLocation(LogPaths(manifest.log).manifest(manifest.snapshot)), (), requested=False)
     logs = [Copy((n,), _harm_of_table(stores[n.place.where], _folder(n.place), expected)) for n in file.names]
-    return [*logs, Copy((source,))]
+    return [*logs, copy_in_manifest(manifest)]
+
+
+def copy_in_manifest(manifest: Manifest) -> Copy:
+    """Returns the copy of a file that is made of a manifest."""
+    return Copy((Expected(StoredLocation(LogPaths(manifest.log).manifest(manifest.snapshot)), (), requested=False),))
 
 
 def _folder(commit: StoredLocation) -> str:
@@ -93,9 +99,10 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
         content, harm = None, DamageKind.UNREADABLE
     if any(content == build_table(manifests[s.id])[0] for s in shown if s.id in manifests):
         return None
-    hint = f"Every snapshot is a table of its own, under `{LogPaths(state.log).snapshots}/`."
+    again = f"`tidefold move rebuild {state.log} --table --yes` makes it again."
+    hint = f"Restore `{path}/_delta_log` from a backup. Without one, move it out of the store. Then {again}"
     if harm is DamageKind.MISSING:
-        hint = f"`tidefold move rebuild {state.log} --table --yes` makes it again."
+        hint = again
     elif harm is DamageKind.FOREIGN:
         hint = (
             f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold step confirm "
@@ -131,6 +138,26 @@ def find_shown(state: LogState) -> list[Snapshot]:
     published = [s for s in list_kept(state) if s.published][-1:]
     latest = state.latest
     return [*published, *([latest] if published and latest and latest.id > published[0].id else [])]
+
+
+def list_vectors(
+    kept: Iterable[Snapshot], manifests: Mapping[int, Manifest], requested: Collection[int]
+) -> tuple[StoredFile, ...]:
+    """Returns the deletion vectors that versions of the published table have in files."""
+    named: dict[Deletions, list[Manifest]] = {}
+    for snapshot in kept:
+        if snapshot.published and snapshot.id in requested and snapshot.id in manifests:
+            for deleted in {file.deletions for file in manifests[snapshot.id].files if file.deletions}:
+                named.setdefault(deleted, []).append(manifests[snapshot.id])
+    return tuple(_vector_file(deleted, found) for deleted, found in named.items())
+
+
+def _vector_file(deleted: Deletions, named_by: Sequence[Manifest]) -> StoredFile:
+    content, manifest = vector_file(deleted), named_by[-1]
+    place = StoredLocation(data_path(LogPaths(manifest.log).table, vector_name(deleted.vector)))
+    names = (Expected(place, tuple(one.snapshot for one in named_by)),)
+    digest = hashlib.sha256(content).hexdigest()
+    return StoredFile(FileRole.VECTOR, digest, len(content), names, manifest=manifest, vector=deleted)
 
 
 def list_change_files(

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tidefold.changelog.segment import check_pieces, ends_whole
+from tidefold.delta.deletion_vectors import vector_file
 from tidefold.domain.external_snapshot import StorageTier
-from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, StoredFile, StoredLocation
+from tidefold.domain.snapshot.manifest import Manifest
+from tidefold.domain.verify.expected_files import Copy, DamageKind, Expected, FileRole, StoredFile, StoredLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
-from tidefold.operations.verify.check_delta_tables import Stores, examine_logs, rewrite_log
+from tidefold.operations.verify.check_delta_tables import Stores, copy_in_manifest, examine_logs, rewrite_log
 from tidefold.storage import Store, compute_sha256, is_lost_by_disk
 
 # Receives how many bytes were read so far, and how many there are to read.
@@ -49,7 +51,7 @@ def examine(
     """
     wanted = tuple(files)
     copies = {file: list[Copy]() for file in wanted} | examine_logs(stores, wanted)
-    listed = [file for file in wanted if not file.manifest]
+    listed = [file for file in wanted if file.part is not FileRole.DELTA_LOG]
     sizes = _sizes(stores, listed)
     present = [copy for file in listed for copy in _list_copies(stores, file, sizes)]
     progress = _Progress(tell, sum(copy.file.read_bytes or copy.bytes for copy in present if _is_read(copy.file, deep)))
@@ -60,6 +62,7 @@ def examine(
     for file in listed:
         absent = (name for name in file.names if name.required and name.place not in sizes)
         copies[file] += [Copy((name,), DamageKind.MISSING) for name in absent]
+        copies[file] += [copy_in_manifest(file.manifest)] if file.manifest else []
     return {file: tuple(every) for file, every in copies.items()}
 
 
@@ -152,7 +155,7 @@ def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Sto
     good = [copy.place for copy in listed if copy.harm is None]
     if file.manifest:
         for copy in damaged:
-            rewrite_log(stores[copy.place.where], copy.place, file.manifest)
+            _make_again(stores[copy.place.where], copy.place, file, file.manifest)
         source = good[0]
     else:
         source, digest = _prove(stores, file, good)
@@ -160,6 +163,14 @@ def repair_file(stores: Stores, file: StoredFile, copies: Iterable[Copy]) -> Sto
     for where, store in stores.items():
         _clear_halves(store, [path for copy in damaged for path in _paths(copy, where)])
     return source
+
+
+def _make_again(store: Store, place: StoredLocation, file: StoredFile, manifest: Manifest) -> None:
+    if file.vector is None:
+        rewrite_log(store, place, manifest)
+        return
+    with store.replace([place.path]) as stream:
+        stream.write(vector_file(file.vector))
 
 
 def _replace_copies(stores: Stores, digest: str, source: StoredLocation, damaged: Sequence[Copy]) -> None:

@@ -34,7 +34,7 @@ from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import Ledger, read_manifest_at
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
-from tidefold.operations.verify.check_delta_tables import Stores, check_published_table, list_change_files
+from tidefold.operations.verify.check_delta_tables import Stores, check_published_table, list_change_files, list_vectors
 from tidefold.operations.verify.check_files import examine, repair_file, still_named
 from tidefold.operations.verify.scope import (
     Checked,
@@ -128,7 +128,14 @@ class Verification:
         self._choose(manifests)
         self.check_data_files(manifests)
         self._check("delta logs", lambda scope: self._plan_delta_logs(scope, manifests))
-        self._check_published_table(manifests)
+        self._check(
+            "deletion vectors",
+            lambda scope: list_vectors(scope.kept, manifests, scope.requested),
+            deep=self.request.deep,
+        )
+        # Without its vectors nobody can read the table.
+        if not any(one.part is FileRole.VECTOR and not one.repaired for one in self.damage):
+            self._check_published_table(manifests)
         self.checked.count(self._check("change data files", self._plan_change_data))
         self.checked.count(self._check("segments", lambda scope: segment_files(scope.change_sets)))
         if self.request.snapshot is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +19,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.arrival import Landing
 from support.pipelines import CONFIG, judge_all, make_pipeline, put, rows_of, table_rows
 from support.planning import pending
 from support.savepoints import bring_in, save
@@ -308,11 +312,50 @@ def test_a_vector_that_no_snapshot_needs_is_deleted(tmp_path: Path) -> None:
     assert verify(marked, "accounts").error_code is None
 
 
-def test_a_damaged_vector_is_found(marked: Pipeline) -> None:
-    folder = Path(marked.store.uri("tables/accounts/_data"))
-    for name in named_vectors(marked, 3):
-        (folder / name).unlink()
-    assert verify(marked, "accounts").error_code is not None
+def versions(pipeline: Pipeline) -> list[int]:
+    """How many rows Polars reads of each version of the table."""
+    address = pipeline.store.uri("tables/accounts")
+    count = DeltaTable(address).version() + 1
+    return [len(polars.read_delta(address, version=version)) for version in range(count)]
+
+
+@pytest.mark.rotates(2)
+@pytest.mark.parametrize("which", ["of the newest version", "of an older one"])
+@pytest.mark.parametrize("harm", ["missing", "cut", "altered"])
+def test_a_damaged_vector_is_found_and_repaired(marked: Pipeline, harm: str, which: str) -> None:
+    """Its manifest has all of it. Readers of each version that is kept need it."""
+    cycle(marked, "run-4", dict.fromkeys(range(20, 40), "d"))
+    newest, older = named_vectors(marked, 4), named_vectors(marked, 3)
+    names = newest if which == "of the newest version" else older - newest
+    assert names
+    for path in (Path(marked.store.uri("tables/accounts/_data")) / name for name in names):
+        data = path.read_bytes()
+        path.unlink()
+        if harm != "missing":
+            path.write_bytes(data[:-3] if harm == "cut" else bytes(len(data)))
+    told = Landing(marked.config.path.parent).call("check", "verify", code=5).output
+    assert told.count(f"deletion vector {harm}") == len(names)
+    assert "published table" not in told
+    take_steps(marked, told)
+    assert verify(marked, "accounts").error_code is None
+    assert versions(marked) == [400, 399, 399, 399]
+
+
+@pytest.mark.parametrize("lost", ["the log of the table", "the ledger"])
+def test_what_is_rebuilt_has_its_vectors(marked: Pipeline, lost: str) -> None:
+    at = Landing(marked.config.path.parent)
+    folder = Path(marked.store.uri("tables/accounts")) / "_delta_log" if "table" in lost else at.folder / "store/logs"
+    shutil.rmtree(folder if "table" in lost else folder / "accounts/ledger")
+    for name in named_vectors(marked, 3) if "table" in lost else ():  # A publication mends those that it needs.
+        (folder.parent / "_data" / name).write_bytes(b"cut")
+    at.call("move", "rebuild", "accounts", *(["--table"] if "table" in lost else []), "--yes")
+    assert table_rows(marked) == after(FIRST, SECOND, THIRD)
+    again = open_pipeline(marked.config.path)
+    cycle(again, "run-4", {11: "d"})
+    assert table_rows(again) == {**after(FIRST, SECOND, THIRD), 11: "d"}
+    assert verify(again, "accounts").error_code is None
+    clean(again, ["accounts"])
+    assert versions(again) == ([399, 399] if "table" in lost else [400, 399, 399, 399])
 
 
 # Others in the table
@@ -329,28 +372,64 @@ assert FIVE
 FIVE_ROWS = descriptor(FIVE, is_file=False)
 
 
-def test_rows_that_somebody_else_deletes_are_noticed(marked: Pipeline) -> None:
-    """A vector of others in a file that keeps its name: refused, also to be reconciled."""
+def remove(added: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: added[key] for key in ("path", "dataChange", "deletionVector") if key in added}
+    return {"remove": {**kept, "deletionTimestamp": 0}}
+
+
+@pytest.mark.parametrize("how", ["RESTORE", "--reconcile"])
+@pytest.mark.parametrize("what", ["deletes rows", "brings rows back", "adds a file"])
+def test_vectors_that_somebody_else_changes_are_noticed(marked: Pipeline, what: str, how: str) -> None:
+    """Refused until it is undone, as RESTORE does it, or replaced. One path with two vectors is two files to Delta."""
     added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files if f.deletions))
-    removed = {key: added[key] for key in ("path", "dataChange", "deletionVector")}
-    commit(marked, {"remove": {**removed, "deletionTimestamp": 0}}, {"add": {**added, "deletionVector": FIVE_ROWS}})
-    assert refused(marked) == "FOREIGN_COMMIT"
+    theirs = {
+        "deletes rows": {**added, "deletionVector": FIVE_ROWS},
+        "brings rows back": {key: value for key, value in added.items() if key != "deletionVector"},
+        "adds a file": {**added, "path": "of-another.parquet", "deletionVector": FIVE_ROWS},
+    }[what]
+    gone = [] if what == "adds a file" else [remove(added)]
+    commit(marked, *gone, {"add": theirs})
+    put(marked, [{"id": 12, "text": "e"}])
+    materialize(marked, ["accounts"], Fold("run-5"), in_process)
+    judge_all(marked)
+    at = Landing(marked.config.path.parent)
+    said = at.call("step", "confirm", "accounts", code=3).output
+    assert "[FOREIGN_COMMIT] Another program changed deletion vectors" in said or what == "adds a file"
+    assert "RESTORE to version 2" in said
+    if how == "RESTORE":
+        commit(marked, remove(theirs), *([{"add": added}] if gone else []))
+    take_steps(marked, said, *(["--reconcile"] if how == "--reconcile" else []))
+    assert table_rows(marked) == {**after(FIRST, SECOND, THIRD), 12: "e"}
+    cycle(marked, "run-6", {13: "f"})
+    assert table_rows(marked) == {**after(FIRST, SECOND, THIRD), 12: "e", 13: "f"}
+    assert verify(marked, "accounts").error_code is None
 
 
-def test_a_file_of_others_with_a_vector_is_never_left_beside_ours(marked: Pipeline) -> None:
-    """What is removed without its vector stays: so a remove by guess is not tried."""
-    added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files))
-    commit(marked, {"add": {**added, "path": "of-another.parquet", "deletionVector": FIVE_ROWS}})
-    assert refused(marked) == "FOREIGN_COMMIT"
+def take_steps(pipeline: Pipeline, said: str, *having: str) -> None:
+    """Runs the first command that the output names as a next step, with these options in it."""
+    steps = re.findall(r"`tidefold ([^`]+)`", said[said.index("next: Readers") if "next: Readers" in said else 0 :])
+    step = next(one for one in steps if all(option in one for option in having))
+    Landing(pipeline.config.path.parent).call(*step.split())
 
 
-def test_rows_that_somebody_else_brings_back_are_noticed(marked: Pipeline) -> None:
-    """The same file again without its vector, as RESTORE to an older version does."""
+def test_a_log_that_somebody_else_shortened_begins_again(marked: Pipeline) -> None:
+    """Which vectors the table has is not known any more."""
     added = newest_add(marked, next(f"_data/{f.name}" for f in manifest_of(marked).files if f.deletions))
-    removed = {key: added[key] for key in ("path", "dataChange", "deletionVector")}
-    whole = {key: value for key, value in added.items() if key != "deletionVector"}
-    commit(marked, {"remove": {**removed, "deletionTimestamp": 0}}, {"add": whole})
-    assert refused(marked) == "FOREIGN_COMMIT"
+    commit(marked, remove(added), {"add": added})
+    address = marked.store.uri("tables/accounts")
+    DeltaTable(address).create_checkpoint()
+    (Path(address) / f"_delta_log/{3:020d}.json").unlink()
+    put(marked, [{"id": 12, "text": "e"}])
+    materialize(marked, ["accounts"], Fold("run-5"), in_process)
+    judge_all(marked)
+    at = Landing(marked.config.path.parent)
+    said = at.call("step", "confirm", "accounts", "--reconcile", code=3).output
+    assert "[FOREIGN_COMMIT] Another program changed commits" in said
+    assert "Move `tables/accounts/_delta_log` out of the store" in said
+    (Path(address) / "_delta_log").rename(at.folder / "moved")
+    at.call("move", "rebuild", "accounts", "--table", "--yes")
+    at.call("step", "confirm", "accounts")
+    assert table_rows(marked) == {**after(FIRST, SECOND, THIRD), 12: "e"}
 
 
 def test_other_features_of_the_table_are_not_ours_to_write(marked: Pipeline) -> None:
