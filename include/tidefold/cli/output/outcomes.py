@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -43,7 +44,9 @@ def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "
             if warning := getattr(outcome.details, "warning", ""):
                 terminal.note(f"warning: {outcome.log}: {warning}")
         elif logs := failed.pop(outcome.message, None):
-            terminal.error(f"{', '.join(logs)}: {outcome.message}", outcome.error.hint)
+            # The step of a code does not know the log.
+            hint = outcome.error.hint if logs[1:] else re.sub(r"\bLOG\b", outcome.log, outcome.error.hint)
+            terminal.error(f"{', '.join(logs)}: {outcome.message}", hint)
 
 
 def print_outcomes(terminal: Terminal, outcomes: Sequence[Outcome], *, after: str = "") -> int:

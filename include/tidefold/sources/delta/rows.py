@@ -110,15 +110,19 @@ def _read_file(store: Store, table: SourceVersion, action: FileAction, *, kinds:
             f"`{name}` is outside the Delta table.",
             hint="It may be a shallow clone. Copy the table with its files.",
         )
-    with pq.ParquetFile(pa.BufferReader(store.read(name)), coerce_int96_timestamp_unit="us") as file:
-        ids = {int(f.metadata[b"PARQUET:field_id"]): f.name for f in file.schema_arrow if _has_id(f)}
-        stored = instants(file, file.read())
-    columns = {
-        column.name: _repeat_value(action.partition_values or {}, column, stored.num_rows)
-        if column.stored_name in table.partitions
-        else _find_values(stored, column, ids if table.by_id else {})
-        for column in table.columns
-    }
+    data = store.read(name)
+    try:
+        with pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us") as file:
+            ids = {int(f.metadata[b"PARQUET:field_id"]): f.name for f in file.schema_arrow if _has_id(f)}
+            stored = instants(file, file.read())
+        columns = {
+            column.name: _repeat_value(action.partition_values or {}, column, stored.num_rows)
+            if column.stored_name in table.partitions
+            else _find_values(stored, column, ids if table.by_id else {})
+            for column in table.columns
+        }
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise make_damaged_error(f"`{name}`", str(error).splitlines()[0].rstrip(".")) from error
     if kinds:
         if CHANGE not in stored.column_names:
             raise make_damaged_error(f"`{name}`", f"it has no column `{CHANGE}`")

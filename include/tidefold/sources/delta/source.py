@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalake.fs import DeltaStorageHandler
 
 from tidefold.domain.log_state import LogState, Position, TableSpec
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.delta.log import DeltaCommit, DeltaLog, commit_path, open_source
 from tidefold.sources.delta.rows import (
@@ -57,6 +57,7 @@ _FIT = (
     "The table changed its columns. Change `columns` of the log as docs/how-to/change-columns.md says: a new column "
     "gets `default: null`."
 )
+_DROP = "`tidefold retain drop LOG --yes` (it deletes table and snapshots), then `tidefold run LOG`"
 # A row's offset: its version, and its number there.
 _ROWS = 32
 _RULES = Rules(
@@ -65,7 +66,9 @@ _RULES = Rules(
 
 
 class DeltaFeed:
-    """`format: delta-cdf`."""
+    """`format: delta-cdf`. if_replaced: the next step if the table was made again; None: that of the error."""
+
+    if_replaced: str | None = None
 
     def __init__(self, feed: Feed) -> None:
         self._address = feed.path
@@ -102,7 +105,9 @@ class DeltaFeed:
         table = self._read_version(log, newest - is_torn)
         position = state.positions[0] if state.positions else None
         if position and position.topic != table.id and not self._accepts_replaced:
-            raise self.table_replaced(position, f"is another table now (id {table.id}, was {position.topic})")
+            raise self.table_replaced(
+                position, f"is another table now (id {table.id}, was {position.topic})", self.if_replaced
+            )
         if position:
             table = replace(table, id=position.topic)  # The log goes on under the first id.
         if position and position.next_offset > table.version + 1:
@@ -139,8 +144,6 @@ class DeltaFeed:
             raise UnfitFileError(_problem_of(task, self._version_gone(task.file.start, log))) from error
         except TidefoldError as error:
             raise UnfitFileError(_problem_of(task, error)) from error
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise UnfitFileError(_problem_of(task, self._unreadable(error))) from error
 
     def _parse(self, log: DeltaLog, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         number = task.file.start
@@ -204,7 +207,7 @@ class DeltaFeed:
         file = task.file
         if table.id != file.topic and not self._accepts_replaced:
             place, became = Position(file.topic, 0, file.start), f"became another table after version {file.start}"
-            raise self.table_replaced(place, became, self._find_start(log))
+            raise self.table_replaced(place, became, self.find_start(log))
         if file.name.startswith(_VERSION) and not table.has_feed:
             raise self._no_feed(log, table)
         names = own_names(shape, table.schema.names)
@@ -215,20 +218,22 @@ class DeltaFeed:
 
     def _no_feed(self, log: DeltaLog, table: SourceVersion) -> TidefoldError:
         why = f"Version {table.version} of `{self._address}` has no change data."
-        return InvalidInputError("DELTA_SOURCE_FEED", why, hint=self._find_start(log))
-
-    def _find_start(self, log: DeltaLog) -> str | None:
-        """Returns from which version on a log can be read, as a next step; None: that of the error."""
-        newest = read_version(log, max(log.versions))
-        if not newest.has_feed:
-            return None
-        if self._from is None:
-            return "Drop the log and ingest it again: it begins with the rows that the table has now."
-        first = find_first_with_feed(log, newest)
-        return (
-            f"Set `from_version: {first}`, the first version of this table that has changes, or leave it out. A log "
-            "with data must be dropped first."
+        return InvalidInputError(
+            "DELTA_SOURCE_FEED",
+            why,
+            hint=self.find_start(log) if read_version(log, max(log.versions)).has_feed else None,
         )
+
+    def find_start(self, log: DeltaLog) -> str:
+        """Returns where the log can begin again, as a next step."""
+        if self._from is None:
+            return f"Start the log again: {_DROP}, which begins with the rows that the table has now."
+        readable, newest = find_first_readable(log), read_version(log, max(log.versions))
+        start = "Leave `from_version` out."
+        if readable is not None and newest.has_feed:
+            first = max(readable, find_first_with_feed(log, newest))
+            start = f"Set `from_version: {first}`, the first version of this table that has changes, or leave it out."
+        return f"{start} A log with data starts again: {_DROP}."
 
     def snapshot_file(self, log: DeltaLog, table: SourceVersion, changed: float = 0.0) -> LandedFile:
         """All rows of the table at its version. changed: when it was committed, in seconds."""
@@ -250,12 +255,10 @@ class DeltaFeed:
         first = find_first_readable(log)
         still = f"The first version that can still be read is {first}." if first is not None else "None can be read."
         return RefusedError(
-            "DELTA_SOURCE_GONE", f"The log needs version {version} of `{self._address}`, which was cleaned up. {still}"
+            "DELTA_SOURCE_GONE",
+            f"The log needs version {version} of `{self._address}`, which was cleaned up. {still}",
+            hint=self.find_start(log),
         )
-
-    def _unreadable(self, error: Exception) -> TidefoldError:
-        why = str(error).splitlines()[0]
-        return StorageError("DELTA_SOURCE_UNREADABLE", f"`{self._address}` cannot be read: {why}.")
 
 
 def _is_ingested(state: LogState, table_id: str, log: DeltaLog, version: int) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidefold.changelog.schema import arrow_type
 from tidefold.domain.table.table_spec import Column
 from tidefold.errors import InvalidInputError, NotFoundError
-from tidefold.sources.delta.log import DeletionVector, DeltaLog, FileAction, MetaData, Protocol
+from tidefold.sources.delta.log import DeletionVector, DeltaLog, FileAction, MetaData, Protocol, make_damaged_error
 
 _FEED, _MAPPING = "delta.enableChangeDataFeed", "delta.columnMapping.mode"
 _MAPPED = "delta.columnMapping."
@@ -89,7 +89,10 @@ def read_version(log: DeltaLog, version: int) -> SourceVersion:
         raise NotFoundError("NOT_FOUND", f"No commit or checkpoint says what version {version} of the table is.")
     _require_known(protocol or Protocol())
     mode = meta.configuration.get(_MAPPING, "none").lower()
-    columns = tuple(_column(field, mode != "none") for field in json.loads(meta.schema_string)["fields"])
+    try:
+        columns = tuple(_column(field, mode != "none") for field in json.loads(meta.schema_string)["fields"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise make_damaged_error(f"the schema of version {version}", str(error)) from error
     stored = {column.name: column.stored_name for column in columns}
     partitions = frozenset(stored.get(name, name) for name in meta.partition_columns)
     return SourceVersion(version, meta.id, meta.configuration, columns, partitions, mode == "id")

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tidefold.domain.log_state import LogState, TableSpec
 from tidefold.sources.api import ParsedFile
+from tidefold.sources.delta.log import DeltaLog
 from tidefold.sources.delta.source import DeltaFeed
 from tidefold.sources.extract.source import time_of
 from tidefold.sources.landing.listing import Listing
@@ -20,6 +21,14 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 
 class DeltaExtracts(DeltaFeed):
     """`format: delta`."""
+
+    if_replaced = (
+        "If each day makes the table again, set `replaced: accept` under `source`, and run again. If not, restore the "
+        "former table."
+    )
+
+    def find_start(self, log: DeltaLog) -> str:
+        return "Run again: an extract takes the newest version. If a file of that one is missing, restore the file."
 
     def listing(self, state: LogState) -> Listing:
         """Returns the newest version if it is not ingested yet. Raises the errors of `DeltaFeed.listing`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,29 @@ def edit(at: Landing, version: int, change: Callable[[dict[str, Any]], None]) ->
     commit(at, version).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def follow(at: Landing, output: str) -> None:
+    """Runs the commands that the next step names, as they are printed, and then the log."""
+    [step] = [line for line in output.splitlines() if line.startswith("next: ")]
+    for command in re.findall(r"`tidefold ([^`]+)`", step):
+        at.call(*command.split())
+    at.run()
+
+
+def refuse(at: Landing, code: str) -> str:
+    """Runs the log, which is refused. Returns what is printed."""
+    said = at.run(code=None)
+    assert said.exit_code
+    assert f"[{code}]" in said.output, said.output
+    return said.output
+
+
 def texts(at: Landing) -> dict[int, str]:
     return {row["id"]: row["text"] for row in at.rows("o")}
 
 
-def test_a_version_whose_state_is_gone_is_gone(tmp_path: Path) -> None:
-    at = make(tmp_path)
+@pytest.mark.parametrize("options", ["", ", from_version: 0"])
+def test_a_version_whose_state_is_gone_is_gone(tmp_path: Path, options: str) -> None:
+    at = make(tmp_path, CDF + options)
     write(at, (1, "a"))
     at.run()
     for key in (2, 3, 4):
@@ -57,12 +75,13 @@ def test_a_version_whose_state_is_gone_is_gone(tmp_path: Path) -> None:
     write(at, (5, "c"))
     for version in (0, 1, 2):
         commit(at, version).unlink()
-    said = at.run(code=3).output
-    assert "[DELTA_SOURCE_GONE]" in said
+    said = refuse(at, "DELTA_SOURCE_GONE")
     assert "can still be read is 3" in said
-    at.call("retain", "drop", "o", "--yes")
-    at.run()
-    assert texts(at) == {1: "a", 2: "b", 3: "b", 4: "b", 5: "c"}
+    if options:
+        assert "Set `from_version: 3`" in said
+        at.edit(options, ", from_version: 3")
+    follow(at, said)
+    assert texts(at) == ({4: "b", 5: "c"} if options else {1: "a", 2: "b", 3: "b", 4: "b", 5: "c"})
 
 
 @pytest.mark.parametrize("why", ["no feed", "another table"])
@@ -77,12 +96,80 @@ def test_a_first_version_that_is_too_old_says_which_one_is_not(tmp_path: Path, w
         add_metadata(at, 2)
     write(at, (4, "d"))
     first = 3 if why == "no feed" else 2
-    said = at.run(code=None)
-    assert said.exit_code
-    assert f"from_version: {first}" in said.output
+    said = refuse(at, "DELTA_SOURCE_FEED" if why == "no feed" else "DELTA_SOURCE_REPLACED")
+    assert f"Set `from_version: {first}`" in said
     at.edit("from_version: 0", f"from_version: {first}")
     at.run()
     assert texts(at) == ({4: "d"} if why == "no feed" else {3: "c", 4: "d"})
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+@pytest.mark.parametrize("way", ["feed", "extract"])
+def test_a_table_without_a_feed_gets_one_or_is_an_extract(tmp_path: Path, way: str, is_on: bool) -> None:
+    at = make(tmp_path)
+    write(at, (1, "a"), feed=False)
+    at.run()
+    write(at, (2, "b"), feed=False)
+    if is_on:
+        DeltaTable(str(at.folder / "table")).alter.set_table_properties(FEED)
+    said = refuse(at, "DELTA_SOURCE_FEED")
+    assert ("Set `delta.enableChangeDataFeed = true`" in said) == (not is_on)
+    if way == "feed" and not is_on:
+        DeltaTable(str(at.folder / "table")).alter.set_table_properties(FEED)
+    if way == "extract":
+        at.edit(CDF, EXTRACT)
+    follow(at, said)
+    write(at, (3, "c"), feed=way == "feed")
+    at.run()
+    assert texts(at) == {1: "a", 2: "b", 3: "c"}
+
+
+@pytest.mark.parametrize("way", ["restored", "again"])
+@pytest.mark.parametrize("kind", [CDF, EXTRACT])
+def test_a_table_that_was_dropped_and_made_again_begins_again(tmp_path: Path, kind: str, way: str) -> None:
+    at = make(tmp_path, kind)
+    write(at, (1, "a"), (2, "a"))
+    at.run()
+    (at.folder / "table").rename(at.folder / "former")
+    write(at, (7, "b"))
+    write(at, (8, "b"))
+    said = refuse(at, "DELTA_SOURCE_REPLACED")
+    if kind == EXTRACT and way == "again":
+        assert "set `replaced: accept`" in said
+        at.edit(kind, f"{kind}, replaced: accept")
+        said = refuse(at, "DELTA_SOURCE_REPLACED")
+    if way == "again":
+        follow(at, said)
+        assert texts(at) == {7: "b", 8: "b"}
+        return
+    assert "estore the former table" in said
+    (at.folder / "table").rename(at.folder / "other")
+    (at.folder / "former").rename(at.folder / "table")
+    write(at, (3, "a"))
+    at.run()
+    assert texts(at) == {1: "a", 2: "a", 3: "a"}
+
+
+@pytest.mark.parametrize("way", ["the key", "the rows"])
+@pytest.mark.parametrize("where", ["at the start", "later"])
+def test_rows_that_share_a_key_get_another_key_or_leave(tmp_path: Path, where: str, way: str) -> None:
+    at = make(tmp_path)
+    if where == "later":
+        write(at, (9, "z"))
+        at.run()
+    table = write(at, (1, "a"), (1, "b"))
+    said = refuse(at, "DELTA_SOURCE_KEYS")
+    assert "Correct `key` of the log, or the rows of the table." in said
+    if way == "the key":
+        at.edit("key: [id]", "key: [id, text]")
+    else:
+        table.delete("id = 1 and text = 'b'")
+    if where == "later":
+        follow(at, said)
+    else:
+        at.run()
+    rows = {(1, "a"), *({(1, "b")} if way == "the key" else ()), *({(9, "z")} if where == "later" else ())}
+    assert {(row["id"], row["text"]) for row in at.rows("o")} == rows
 
 
 def replace_id(at: Landing, version: int) -> None:
@@ -103,7 +190,7 @@ def test_a_table_that_is_made_again_each_day_is_an_extract(tmp_path: Path) -> No
         write(at, (1, "a"), (2 + day, f"day {day}"), feed=False, mode="overwrite", schema_mode="overwrite")
         add_metadata(at, day)
         if day == 1:
-            assert "[DELTA_SOURCE_REPLACED]" in at.run(code=3).output
+            assert "set `replaced: accept` under `source`" in refuse(at, "DELTA_SOURCE_REPLACED")
             at.edit("max_deletes: 1}", "max_deletes: 1}, replaced: accept")
         at.run()
         assert texts(at) == {1: "a", 2 + day: f"day {day}"}
@@ -171,9 +258,45 @@ def test_a_shallow_clone_is_named(tmp_path: Path, options: str) -> None:
     at = make(tmp_path, CDF + options)
     write(at, (1, "a"))
     edit(at, 0, lambda line: line["add"].update(path=f"{tmp_path}/elsewhere.parquet") if "add" in line else None)
-    said = at.run(code=None)
-    assert said.exit_code
-    assert "[PATH_OUTSIDE_ROOT]" in said.output
+    said = refuse(at, "PATH_OUTSIDE_ROOT")
+    assert "Copy the table with its files." in said
+    (at.folder / "table").rename(at.folder / "clone")
+    write(at, (1, "a"))
+    at.run()
+    assert texts(at) == {1: "a"}
+
+
+@pytest.mark.parametrize("kind", [CDF, EXTRACT])
+def test_a_damaged_data_file_is_named_until_it_is_repaired(tmp_path: Path, kind: str) -> None:
+    at = make(tmp_path, kind)
+    write(at, (1, "a"))
+    [file] = (at.folder / "table").glob("*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:100])
+    said = refuse(at, "DELTA_SOURCE_DAMAGED")
+    assert file.name in said
+    assert "Repair the table with the tool that writes it. Then run again." in said
+    file.write_bytes(whole)
+    at.run()
+    assert texts(at) == {1: "a"}
+
+
+def test_a_damaged_schema_is_named(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    write(at, (1, "a"))
+    edit(at, 0, lambda line: line.get("metaData", {}).update(schemaString='{"fields": [{}]}'))
+    assert "the schema of version 0" in refuse(at, "DELTA_SOURCE_DAMAGED")
+
+
+def test_an_extract_whose_file_is_missing_waits_for_it(tmp_path: Path) -> None:
+    at = make(tmp_path, EXTRACT)
+    write(at, (1, "a"))
+    [file] = (at.folder / "table").glob("*.parquet")
+    file.rename(at.folder / "kept")
+    assert "restore the file" in refuse(at, "DELTA_SOURCE_GONE")
+    (at.folder / "kept").rename(file)
+    at.run()
+    assert texts(at) == {1: "a"}
 
 
 def test_a_change_file_without_kinds_is_damaged(tmp_path: Path) -> None:
@@ -182,9 +305,13 @@ def test_a_change_file_without_kinds_is_damaged(tmp_path: Path) -> None:
     at.run()
     table.update({"text": "'b'"}, predicate="id = 1")
     [file] = (at.folder / "table/_change_data").glob("*.parquet")
+    whole = file.read_bytes()
     pq.write_table(pq.read_table(file).drop_columns(["_change_type"]), file)
-    assert "[DELTA_SOURCE_DAMAGED]" in at.run(code=None).output
+    assert file.name in refuse(at, "DELTA_SOURCE_DAMAGED")
     assert texts(at) == {1: "a", 2: "a"}
+    file.write_bytes(whole)
+    at.run()
+    assert texts(at) == {1: "b", 2: "a"}
 
 
 @pytest.mark.parametrize("kind", [CDF, EXTRACT])
@@ -199,12 +326,15 @@ def test_a_feature_that_is_not_known_is_named_at_the_start(tmp_path: Path, kind:
                 "writerFeatures": ["timeTravelBackwards", "changeDataFeed"],
             }  # fmt: skip
 
+    whole = commit(at, 0).read_bytes()
     edit(at, 0, change)
-    said = at.run(code=None)
-    assert said.exit_code
-    assert "[DELTA_SOURCE_FEATURE]" in said.output
-    assert "timeTravelBackwards" in said.output
+    said = refuse(at, "DELTA_SOURCE_FEATURE")
+    assert "timeTravelBackwards" in said
+    assert "Remove the feature" in said
     assert "timeTravelBackwards" in at.call("init", str(at.folder), "-c", "proposed.yaml", code=None).output
+    commit(at, 0).write_bytes(whole)
+    at.run()
+    assert texts(at) == {1: "a"}
 
 
 def test_a_table_whose_first_commit_is_being_written_is_none_yet(tmp_path: Path) -> None:
