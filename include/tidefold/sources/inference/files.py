@@ -291,11 +291,13 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
         notes += (f"column {name}: no type fits {text}. `ignored` leaves it out" for name, text in sample.unfit)
     except (TidefoldError, OSError, ValueError, pa.ArrowException) as error:
         notes.append(f"the table cannot be read: {str(error).splitlines()[0]}")
-    if not records_changes and not is_replaced:
-        notes.append("the table records no changes: set its property delta.enableChangeDataFeed = true")
     columns = tuple(column_of_field(field) for field in schema)
     keys = roles.find_keys(log, columns, rows, None)
-    question = roles.key_question(log, keys, rows, None)
+    questions = [roles.key_question(log, keys, rows, None)]
+    if not records_changes and not is_replaced:
+        why = "the table records no changes, so each run reads all of it. With delta.enableChangeDataFeed = true, "
+        why += "`delta-cdf` reads what changed"
+        questions.append(ProposalQuestion("source.format", "", ("delta", "delta-cdf"), sure=True, because=why))
     names = {column.name: name_column(column).name for column in columns}
     return ProposedLog(
         id=log,
@@ -306,12 +308,12 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
         connector="",
         order=VERSION,
         records=len(rows),
-        usable=not notes and question.sure,
+        usable=not notes and all(question.sure for question in questions),
         notes=tuple(notes),
-        format="delta" if is_replaced else "delta-cdf",
+        format="delta" if is_replaced or not records_changes else "delta-cdf",
         options=(("replaced", "accept"),) if is_replaced else (),
-        sampled=f"{kind} table {table}, {len(rows):,} rows sampled.",
-        questions=(question,),
+        sampled=f"{kind} table {table.name or name_at(directory)}, {len(rows):,} rows sampled.",
+        questions=tuple(questions),
     )
 
 

@@ -348,3 +348,16 @@ def test_a_table_whose_first_commit_is_being_written_is_none_yet(tmp_path: Path)
     commit(at, 0).write_bytes(whole)
     at.run()
     assert texts(at) == {1: "a"}
+
+
+def test_init_takes_a_table_without_a_feed_as_extracts(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    write(at, *((key, "a") for key in range(9)), feed=False)
+    (at.folder / "tidefold.yaml").unlink()
+    said = at.call("init", "table").output
+    assert "source.format = delta. Reason: the table records no changes" in said
+    at.run()
+    DeltaTable(str(at.folder / "table")).delete("id = 1")
+    at.run()
+    found = json.loads(at.call("read", "table", "--format", "json").stdout)["rows"]
+    assert {row["id"] for row in found} == {0, *range(2, 9)}
