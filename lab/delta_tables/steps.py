@@ -108,8 +108,7 @@ def overwrite_types(spark: SparkSession, folder: Path) -> None:
 
 
 def clone(spark: SparkSession, folder: Path) -> None:
-    """The table becomes a shallow clone of another one."""
-    shutil.rmtree(folder)
+    """The table is a shallow clone of another one."""
     source = folder.parent / "cloned"
     _named_rows(spark, 0, 12).write.format("delta").save(str(source))
     spark.sql(f"CREATE TABLE delta.`{folder}` SHALLOW CLONE delta.`{source}` TBLPROPERTIES ({FEED})")

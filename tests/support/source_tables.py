@@ -70,7 +70,8 @@ UNMAP = alter("'delta.columnMapping.mode' = 'none'")
 class Case:
     """A table.
 
-    steps: SQL, with `{t}` for its name. A step that begins with `!` is a name in `lab/delta/steps.py`.
+    steps: SQL, with `{t}` for its name. A step that begins with `!` is a name in `lab/delta_tables/steps.py`.
+    types: of its columns; empty: the first step makes it.
     refused: the code by which a way of reading ends, of `steps`, `extract`, `once` and `init`; the others end well.
     aliases: names that the table gives columns of the log, each with that of the log.
     is_short: `make test` has it, too: its rows are compared in each version.
@@ -93,7 +94,8 @@ class Case:
         properties = [FEED, *self.properties] if self.has_feed else self.properties
         by = f"PARTITIONED BY ({self.partition})" if self.partition else self.clause
         made = f" TBLPROPERTIES ({', '.join(properties)})" if properties else ""
-        return [f"CREATE TABLE {{t}} ({self.types}) USING delta {by}{made}", *self.steps]
+        create = [f"CREATE TABLE {{t}} ({self.types}) USING delta {by}{made}"] if self.types else []
+        return [*create, *self.steps]
 
 
 def _typed(kind: str, *values: str, key: str = "id", partition: str = "", more: Sequence[str] = ()) -> Case:
@@ -251,7 +253,7 @@ CASES: dict[str, Case] = {
             "ALTER TABLE {t} ALTER COLUMN v TYPE TIMESTAMP_NTZ",
             "DELETE FROM {t} WHERE id = 2",
         ),
-        (WIDE,),
+        (WIDE, "'delta.feature.timestampNtz' = 'supported'"),
         "id INT, v DATE",
         refused=dict.fromkeys(("steps", "extract", "once"), UNFIT),
     ),
@@ -381,8 +383,9 @@ CASES: dict[str, Case] = {
     "overwritten with other types": Case(
         (FILL, "!other types"), refused=dict.fromkeys(("steps", "extract", "once"), UNFIT)
     ),
+    # The newest version has no file of the other table any more.
     "shallow clone": Case(
-        ("!shallow clone", *LATER), refused=dict.fromkeys(("steps", "extract", "once", "init"), OUTSIDE)
+        ("!shallow clone", *LATER), types="", refused=dict.fromkeys(("steps", "extract", "once"), OUTSIDE)
     ),
     # Folders.
     "folder: blanks and umlauts": Case(SOME, (VECTORS,), folder="ä b/täble"),
