@@ -158,11 +158,13 @@ def create_table(
     digest: empty for the table of a snapshot, whose one commit has all of its deletion vectors.
     facts: further facts for the commit.
     """
+    protocol = raw_commit.TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed)
+    properties = described.list_properties(protocol.vectors)
     commit = raw_commit.TableCommit(
         {**raw_commit.list_facts(manifest, digest), **facts},
         manifest.shown,
-        metadata=raw_commit.TableMetadata(described.describe(manifest), described.comment, described.properties),
-        protocol=raw_commit.TableProtocol(any(file.deletions for file in manifest.shown), described.change_feed),
+        metadata=raw_commit.TableMetadata(described.describe(manifest), described.comment, properties),
+        protocol=protocol,
         transactions=raw_commit.list_transactions(manifest, digest),
         vector_files=bool(digest),
     )
@@ -279,7 +281,7 @@ class PublishAttempt:
             {**raw_commit.list_facts(manifest, self.digest), **self.how.facts},
             [f for path, f in after.items() if path not in same],
             {path: file for path, file in before.items() if path not in same},
-            metadata=_find_new_metadata(table, manifest, self.how.description),
+            metadata=_find_new_metadata(table, manifest, self.how.description, wanted.vectors),
             protocol=None if wanted == protocol else wanted,
             transactions=raw_commit.list_transactions(manifest, self.digest),
             changes=self._write_feed(),
@@ -329,13 +331,13 @@ def _find_missing(folder: str, files: Sequence[DataFile], present: Mapping[str, 
 
 
 def _find_new_metadata(
-    table: DeltaTable, manifest: Manifest, described: published_table.TableDescription
+    table: DeltaTable, manifest: Manifest, described: published_table.TableDescription, vectors: bool
 ) -> raw_commit.TableMetadata | None:
     """Returns the metadata of the snapshot; None if the table has it already."""
     now, schema = table.metadata(), table.schema().to_json()
     # Comments that the configuration does not mention are the user's.
     described = replace(described, comments={**published_table.find_comments(schema), **described.comments})
     comment = now.description if described.comment is None else described.comment
-    wanted = raw_commit.TableMetadata(described.describe(manifest), comment, described.properties)
+    wanted = raw_commit.TableMetadata(described.describe(manifest), comment, described.list_properties(vectors))
     same = (json.loads(schema), now.description, dict(now.configuration))
     return None if same == (json.loads(wanted.schema.to_json()), comment, wanted.properties) else wanted

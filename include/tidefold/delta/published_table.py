@@ -35,6 +35,8 @@ _OWN = "tidefold."
 _FEED = {"delta.enableChangeDataFeed": "true", f"{_OWN}changeFeed": "true"}
 # What a publication can replace, and what no RESTORE sets back.
 _REPLACED, _FINAL = {"files", "deletion vectors"}, {"protocol", "commits"}
+# Without it Spark's RESTORE and CLONE refuse to add a file with a vector.
+_VECTORS = {"delta.enableDeletionVectors": "true"}
 # The time of an action does not belong to its content.
 _INSTANT = "modification_time"
 COMMIT = f"_delta_log/{0:020d}.json"
@@ -56,10 +58,9 @@ class TableDescription:
     comments: Mapping[str, str] = field(default_factory=dict)
     change_feed: bool = False
 
-    @property
-    def properties(self) -> dict[str, str]:
-        """The properties of the table."""
-        return {**PROPERTIES, **(_FEED if self.change_feed else {})}
+    def list_properties(self, vectors: bool) -> dict[str, str]:
+        """Returns the properties of the table. vectors: its protocol has deletion vectors."""
+        return {**PROPERTIES, **(_FEED if self.change_feed else {}), **(_VECTORS if vectors else {})}
 
     def describe(self, manifest: Manifest) -> Schema:
         """Returns the schema of a snapshot with the comments of its columns."""
@@ -96,7 +97,7 @@ def is_as_described(properties: Mapping[str, str]) -> bool:
     """Whether only tidefold has set the properties of a table."""
     feed = _FEED if any(properties.get(name) == "true" for name in _FEED) else {}
     foreign = {name: value for name, value in properties.items() if name in _FEED or not name.startswith(_OWN)}
-    return foreign == {**PROPERTIES, **feed}
+    return {**_VECTORS, **foreign} == {**PROPERTIES, **feed, **_VECTORS}
 
 
 @dataclass(frozen=True, slots=True)
