@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -113,4 +114,5 @@ def write_page(record: dict[str, dict[str, object]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main([name.strip() for name in ",".join(sys.argv[1:]).split(",") if name.strip()]))
+    # Some names have a comma and a blank in them.
+    sys.exit(main([name for name in re.split(",(?! )", ",".join(sys.argv[1:])) if name]))
