@@ -81,8 +81,8 @@ COMMANDS: dict[str, Command] = {
     "ADD COLUMN": Command(["ALTER TABLE {t} ADD COLUMN more STRING"], (UNDONE,)),
     "SET TBLPROPERTIES": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')"], (UNDONE,)),
     "ADD CONSTRAINT": Command(["ALTER TABLE {t} ADD CONSTRAINT pos CHECK (id >= 0)"], (AGAIN,)),
-    "column mapping": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"], (AGAIN,)),
-    "row tracking": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"], (AGAIN,)),
+    "column mapping on": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"], (AGAIN,)),
+    "row tracking on": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"], (AGAIN,)),
 }
 
 

@@ -149,13 +149,13 @@ def list_vectors(
         if snapshot.published and snapshot.id in requested and snapshot.id in manifests:
             for deleted in {file.deletions for file in manifests[snapshot.id].files if file.deletions}:
                 named.setdefault(deleted, []).append(manifests[snapshot.id])
-    return tuple(_vector_file(deleted, found) for deleted, found in named.items())
+    return tuple(_vector_file(deleted, naming) for deleted, naming in named.items())
 
 
-def _vector_file(deleted: Deletions, named_by: Sequence[Manifest]) -> StoredFile:
-    content, manifest = vector_file(deleted), named_by[-1]
+def _vector_file(deleted: Deletions, naming: Sequence[Manifest]) -> StoredFile:
+    content, manifest = vector_file(deleted), naming[-1]
     place = StoredLocation(data_path(LogPaths(manifest.log).table, vector_name(deleted.vector)))
-    names = (Expected(place, tuple(one.snapshot for one in named_by)),)
+    names = (Expected(place, tuple(one.snapshot for one in naming)),)
     digest = hashlib.sha256(content).hexdigest()
     return StoredFile(FileRole.VECTOR, digest, len(content), names, manifest=manifest, vector=deleted)
 
