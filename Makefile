@@ -189,7 +189,7 @@ torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages an
 	bash lab/torture/tools.sh $(TORTURE)
 
 .PHONY: test-delta
-test-delta: install ## About 20 minutes on a quiet machine: source tables by Spark, each version by value; writes docs/contributors/delta-tables.md (CASES='plain,widening': only those)
+test-delta: install ## More than an hour: source tables by Spark, each version by value, and Spark's commands on published tables; writes docs/contributors/delta-tables.md (CASES='plain,OPTIMIZE': only those)
 	PYTHONPATH=include:plugins:scripts:tests:lab $(PYTHON) -m delta_tables "$(CASES)"
 
 .PHONY: test-versions

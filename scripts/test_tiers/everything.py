@@ -32,7 +32,7 @@ PARTS = (
     Part("test", "what decides whether a change may land", ("test",)),
     Part("thorough", "each call that can fail, and more random cases", ("test-thorough",)),
     Part("connect", "Spark Connect and its failures", ("test-connect",)),
-    Part("delta", "source tables by Spark, each version by value", ("test-delta",)),
+    Part("delta", "source tables by Spark, and Spark's commands on ours", ("test-delta",)),
     Part("cluster", "a killed worker and a busy S3 on a cluster", ("test-standalone",)),
     Part("package", "the wheel in a new environment, with an Airflow of its own", ("test-package",)),
     Part("drills", "long stories in a real Airflow", ("test-drills",)),
