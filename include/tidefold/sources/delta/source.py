@@ -54,8 +54,8 @@ SNAPSHOT, _VERSION = "snapshot", "version"
 # `replaced: accept`
 ACCEPT = "accept"
 _FIT = (
-    "The table changed its columns. Change `columns` of the log as docs/how-to/change-columns.md says: a new column "
-    "gets `default: null`."
+    "Columns of the table and of the log differ. Change `columns` as docs/how-to/change-columns.md says: a new one "
+    "gets `default: null`, a renamed one `aliases`. One that no type fits goes into `ignored`."
 )
 _DROP = "`tidefold retain drop LOG --yes` (it deletes table and snapshots), then `tidefold run LOG`"
 # A row's offset: its version, and its number there.

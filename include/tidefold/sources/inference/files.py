@@ -281,6 +281,7 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
 
     notes: list[str] = []
     rows: list[dict[str, Any]] = []
+    ignored: tuple[str, ...] = ()
     schema, records_changes, is_replaced = pa.schema([]), True, False
     try:
         if kind != "Delta":
@@ -288,7 +289,7 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
         sample = sample_table(f"{folder_at(directory).address}/{table}", _ROWS)
         schema, rows = sample.rows.schema, sample.rows.to_pylist()
         records_changes, is_replaced = sample.has_feed, sample.is_replaced
-        notes += (f"column {name}: no type fits {text}. `ignored` leaves it out" for name, text in sample.unfit)
+        ignored = tuple(name for name, _ in sample.unfit)
     except (TidefoldError, OSError, ValueError, pa.ArrowException) as error:
         notes.append(f"the table cannot be read: {str(error).splitlines()[0]}")
     columns = tuple(column_of_field(field) for field in schema)
@@ -314,6 +315,7 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
         options=(("replaced", "accept"),) if is_replaced else (),
         sampled=f"{kind} table {table.name or name_at(directory)}, {len(rows):,} rows sampled.",
         questions=tuple(questions),
+        ignored=ignored,
     )
 
 

@@ -207,6 +207,23 @@ def add_metadata(at: Landing, version: int) -> None:
     replace_id(at, version)
 
 
+def test_a_column_that_no_type_fits_is_ignored(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    rows = pa.table({"id": pa.array(range(9), pa.int64()), "text": ["a"] * 9, "meta": [{"a": 1}] * 9})
+    write_deltalake(str(at.folder / "table"), rows, configuration=FEED)
+    said = refuse(at, "LANDED_SCHEMA")
+    assert "goes into `ignored`" in said
+    at.edit("key: [id]\n", "key: [id]\n    ignored: [meta]\n")
+    at.run()
+    assert texts(at) == dict.fromkeys(range(9), "a")
+    said = at.call("init", "table", "-c", "proposed.yaml").output
+    assert "ignored = meta. Reason: no type fits these" in said
+    proposed = (at.folder / "proposed.yaml").read_text()
+    (at.folder / "tidefold.yaml").write_text(proposed.replace("store: var/store", "store: var/other"))
+    at.edit(next(line for line in proposed.splitlines() if line.startswith("store_id")), "")
+    at.run()
+
+
 def test_a_new_column_gets_a_default(tmp_path: Path) -> None:
     at = make(tmp_path)
     write(at, (1, "a"))
