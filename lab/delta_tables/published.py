@@ -225,13 +225,11 @@ def _compare(spark: SparkSession, store: Store, log: str, seen: Seen) -> int:
     """Compares each version of ours by each reader, and a newer one between the readers. Returns how many there are."""
     table = store.table(log)
     count = DeltaTable(str(table)).version() + 1
-    newer: Rows | None = None
+    newer: dict[int, Rows] = {}
     for reader, rows in _read(spark, table, range(count)):
         for version, found in rows.items():
-            if version < len(store.versions):
-                wanted = store.versions[version]
-            else:
-                wanted = newer = found if newer is None or version < count - 1 else newer
+            own = version < len(store.versions)
+            wanted = store.versions[version] if own else newer.setdefault(version, found)
             seen.wrong += _differ(f"version {version} of {log} by {reader}", found, wanted)
     return count
 
