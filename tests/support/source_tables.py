@@ -228,6 +228,11 @@ CASES: dict[str, Case] = {
         (*SOME, *WIDEN, RENAME, *OTHER, *LARGE, OPTIMIZE, "DELETE FROM {t} WHERE id = 11"),
         (WIDE, VECTORS, NAMES),
         aliases=OTHER_TEXT,
+    ),
+    "widening, vectors and mapping in few steps": Case(
+        (FILL, DELETE, WIDEN[0], WIDEN[3], RENAME, OTHER[0], LARGE[0], OPTIMIZE),
+        (WIDE, VECTORS, NAMES),
+        aliases=OTHER_TEXT,
         is_short=True,
     ),
     "widening to other kinds of numbers": Case(
