@@ -238,5 +238,10 @@ cluster-land: install ## Land more changes of the sample for `make cluster` (PHA
 page-pictures: install ## About a minute: the pictures of docs/how-to/watch.md, taken of the page in a real Airflow
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m support.page_pictures
 
+.PHONY: page-axe
+page-axe: install ## Fetches axe-core by npm into var/axe, and looks at each page with it, light and dark
+	mkdir -p var/axe && cd var/axe && npm pack --silent axe-core@4.10.3 | xargs tar -xzf
+	$(RUN) -m pytest -q tests/airflow/test_page_screens.py -k axe
+
 clean: down ## Stop Airflow, then remove var/ and the tools' caches; .venv and .jars stay
 	rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log

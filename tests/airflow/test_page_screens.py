@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from playwright.sync_api import Page
 from starlette.responses import HTMLResponse
 
+from local_airflow.settings import PROJECT
 from support.browser import Browser
 from support.page_store import DAG, Story, everything, run_id, tell
 from tidefold_airflow.ui.app import build_app
@@ -96,10 +97,26 @@ def _theme(page: Page) -> str:
     return "dark" if int(red) < 100 else "light"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser: Browser, address: str, scheme: str) -> None:
+    """`make page-axe` fetches axe-core and runs this."""
+    script = PROJECT / "var" / "axe" / "package" / "axe.min.js"
+    if not script.exists():
+        pytest.skip("no axe-core: `make page-axe` fetches it")
+    context = browser.new_context(color_scheme=scheme, bypass_csp=True)  # type: ignore[arg-type]
+    page = context.new_page()
+    for path in (*PAGES, "/logs/accounts/snapshots/3", "/logs/branches/snapshots/2/report"):
+        page.goto(f"{address}/tidefold{path}")
+        page.evaluate(script.read_text())
+        found = page.evaluate("axe.run(document)")["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == [], path
+    context.close()
+
+
 def test_a_snapshot_that_failed_says_first_which_check_and_leads_to_the_decision(page: Page, address: str) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{address}/tidefold/logs/branches/snapshots/2")
-    failed = page.get_by_role("row").filter(has_text="3 below 0")
+    failed = page.get_by_role("row").filter(has_text="3 of amount below 0")
     assert failed.first.bounding_box()["y"] < 200  # type: ignore[index]
     assert page.get_by_role("link", name="Required actions").get_attribute("href") == "../../../../required_actions"
     page.goto(f"{address}/tidefold/")

@@ -114,7 +114,7 @@ class Story:
         checks = [
             CheckResult("key unique", "expect_unique", "{}", "fail", True, True, observed="0 duplicates"),
             CheckResult(f"amount {self.text}", "expect_between", "{}", "fail", False, passed, None,
-                        None if passed else 3, () if passed else sample, "" if passed else "3 below 0"),
+                        None if passed else 3, () if passed else sample, "" if passed else "3 of `amount` below 0"),
         ]  # fmt: skip
         findings = Findings(tuple(checks), (), (), 1.5)
         judgement = conclude(state, attempt, manifest, "ab" * 32, findings, Circumstances(attempt.started_at))
@@ -180,7 +180,7 @@ def _tellers(story: Story) -> None:
     story.land("tellers", range(10))
     story.ingest("tellers")
     story.stage("tellers", 2, passed=False)
-    abort(story.pipeline, "tellers", "the gate said no", run_id=run_id(2))
+    abort(story.pipeline, "tellers", "the gate said `no`", run_id=run_id(2))
 
 
 def _orders(story: Story) -> None:

@@ -11,6 +11,7 @@ from tidefold.domain.commit_times import NEVER, iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.source_progress import latest_commit_time
 from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.run_endings import MEANINGS, RunEnding
 from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.presentation.remarks import remarks
 from tidefold.presentation.tables import describe_damage
@@ -72,23 +73,26 @@ def word_of_log(status: LogStatus) -> Word:
         return Word("unreadable", "bad")
     if not status.begun:
         return Word("not begun", "calm")
-    if status.proof and (status.proof.damaged or (status.proof.readers and status.proof.readers.error)):
-        return Word("damaged", "bad")
-    if status.why:
-        return Word("needs attention", "bad")
-    if status.attempt:
-        return Word(str(status.attempt.state), "busy")
-    warnings = {
-        "stopped": status.stopped,
-        "files not taken": any(problem.fails for problem in status.landing.listed),
-        "rows left out": status.latest and status.latest.unresolved,
-        "alarm": status.alarms,
+    verdict = status.attempt.verdict if status.attempt else None
+    # Of several, the first one is shown.
+    words: dict[str, tuple[object, str]] = {
+        MEANINGS[RunEnding.DAMAGED].word: (status.proof and (status.proof.damaged or _differs(status)), "bad"),
+        MEANINGS[RunEnding.WAITS].word: (verdict and not verdict.allows, "warn"),
+        MEANINGS[RunEnding.REFUSED].word: (status.why, "bad"),
+        str(status.attempt.state if status.attempt else ""): (status.attempt, "busy"),
+        MEANINGS[RunEnding.STOPPED].word: (status.stopped, "warn"),
+        "files not taken": (any(problem.fails for problem in status.landing.listed), "warn"),
+        MEANINGS[RunEnding.LEFT_OUT].word: (status.latest and status.latest.unresolved, "warn"),
+        "alarm": (status.alarms, "warn"),
+        "changes wait": (status.changes, "busy"),
+        "no snapshot": (not status.latest, "calm"),
     }
-    if warning := next((text for text, holds in warnings.items() if holds), ""):
-        return Word(warning, "warn")
-    if status.changes:
-        return Word("changes wait", "busy")
-    return Word("up to date", "good") if status.latest else Word("no snapshot", "calm")
+    chosen = ((text, tone) for text, (holds, tone) in words.items() if holds)
+    return Word(*next(chosen, (MEANINGS[RunEnding.PUBLISHED].word, "good")))
+
+
+def _differs(status: LogStatus) -> bool:
+    return bool(status.proof and status.proof.readers and status.proof.readers.error)
 
 
 def word_of_snapshot(snapshot: Snapshot) -> Word:

@@ -82,6 +82,7 @@ def environment() -> Environment:
         "age": _age,
         "span": span,
         "commands": _commands,
+        "by_bound": lambda buckets: sorted(buckets.items(), key=lambda one: (one[0] == "more", len(one[0]), one[0])),
         "noun": choose_record_noun,
         "short": lambda run: _WHEN_DUE.sub(r"\1", run).removeprefix("scheduled__"),
         "cut": lambda text, length=200: text if len(text) <= length else f"{text[:length]} …",

@@ -25,6 +25,7 @@ from support.pipelines import contents
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import bounds
+from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.verify.expected_files import ScrubBudget
 from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError
@@ -42,7 +43,7 @@ from tidefold_airflow.ui.responses import script, source_of
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 _ELEMENTS = """
-html head meta title style body div a svg path main h1 h2 span p table thead tbody tr th td nav ul li dl dt dd code bdi
+html head meta title style body header div a svg path main h1 h2 span p table thead tbody tr th td nav ul li dl dt dd code bdi
 line g rect text details summary pre form label input select option button iframe
 """
 OURS = set(_ELEMENTS.split())
@@ -96,7 +97,7 @@ def test_all_logs_with_what_waits_and_what_to_do(ask: TestClient, pipeline: Pipe
     assert f"{row} {accounts.latest.rows:,} {in_units(accounts.latest.bytes_full)}" in text
     assert f"{accounts.changes} in {accounts.change_sets} change sets" in text
     assert "tellers needs attention 1" in text
-    assert f"S{found['tellers'].why[1:]}. Quality report" in text
+    assert "Snapshot 2 failed its quality gate: 1 of 2 checks failed: amount told (3 of amount below 0)" in text
     assert found["orders"].attempt
     assert "Snapshot 2 is STAGED. Its run" in text
     assert "branches up to date" in text
@@ -167,6 +168,46 @@ def test_a_log_with_its_time_line_sources_bounds_and_keepers(ask: TestClient, pi
     assert f"Whole snapshot {', '.join(map(str, here.local))}" in text
 
 
+def test_the_page_of_a_log_counts_what_it_lists(ask: TestClient, pipeline: Pipeline) -> None:
+    """Issue 52: `0 failed` stood above aborted snapshots, and no time below a newest time."""
+    for log in ("accounts", "tellers", "orders", "branches"):
+        html = ask.get(f"/logs/{log}").text
+        text, listed = words(html), pipeline.ledger(log).read().snapshots
+        aborted, opened = sum(s.state is State.ABORTED for s in listed), sum(s.open for s in listed)
+        told = f"Snapshots begun {len(listed)} {len(listed) - aborted - opened} completed, {aborted} aborted"
+        assert f"{told}{f', {opened} open' if opened else ''}" in text
+        assert ("Newest commit time" in text) == any(
+            p.stream.max_commit_time for p in pipeline.ledger(log).read().positions
+        )
+        # The legend has each colour of the time line.
+        chart, _, legend = html.partition('<p class="key">')
+        tones = set(re.findall(r'<g class="(tone-[a-z]+)">', chart))
+        assert tones
+        assert tones <= set(re.findall(r'<g class="(tone-[a-z]+)">', legend))
+
+
+def test_how_uploads_are_distributed_is_a_plot_in_order(pipeline: Pipeline) -> None:
+    totals = UploadTotals(segments=6, latency_ms={"1000": 1, "more": 2, "100": 3}, size={"4096": 6})
+    state = replace(pipeline.ledger("accounts").read(), uploads=totals)
+
+    class Told:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(pipeline, name)
+
+        def ledger(self, log: str) -> Any:
+            return type("Ledger", (), {"find": lambda self: state})()
+
+    app = build_app((), (), everything, opened=lambda config: Told())  # type: ignore[arg-type,return-value]
+    text = words(TestClient(app).get("/logs/accounts").text)
+    assert "how many of 6 segments had at most Time, ms ≤ 100 3 ≤ 1,000 1 more 2 Size, bytes ≤ 4,096 6" in text
+    assert "latency_ms" not in text
+
+
+def test_no_page_shows_a_back_tick(ask: TestClient, pipeline: Pipeline) -> None:
+    """What stands between them is a command or a name."""
+    assert [path for path in (*addresses(pipeline), f"/runs/{run_id(2)}") if "`" in shown(ask, path)] == []
+
+
 def test_a_log_shows_when_it_was_proved_and_drilled(ask: TestClient, pipeline: Pipeline) -> None:
     page = shown(ask, "/logs/accounts")
     assert "Files proved never no scrub has run" in page
@@ -213,7 +254,7 @@ def test_everything_of_a_snapshot(ask: TestClient, pipeline: Pipeline) -> None:
         f"Rows {overridden.rows:,} in 8 buckets",
         f"Change sets {overridden.from_sqn + 1}–{overridden.folds_to} on snapshot {overridden.base}",
         "Gate override by ana told",
-        f"It says {overridden.verdict.summary}",
+        f"It says {overridden.verdict.summary.replace(chr(96), '')}",
         "Because known, told",
         overridden.verdict.manifest,
         f"as table version {overridden.table_version}",
@@ -320,7 +361,7 @@ def test_refused_records_with_reason_file_and_line(ask: TestClient, pipeline: Pi
     only = shown(ask, "/logs/orders/quarantine", reason=records[0].reason)
     assert records[0].detail in only
     assert records[1].detail not in only
-    assert "No record was refused" in shown(ask, "/logs/branches/quarantine")
+    assert "No refused record is left" in shown(ask, "/logs/branches/quarantine")
 
 
 def test_a_list_of_refused_records_is_capped(tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def test_built_in_checks_come_first_and_the_row_count_needs_a_base() -> None:
     assert [c.name for c in suite.checks(10, 100)][3:] == ["row count"]
 
 
+def test_a_check_that_is_built_in_and_written_again_stands_once(tmp_path: Path) -> None:
+    suite = suite_of(tmp_path, "checks:\n- not_null: aid\n- not_null: bid\n- {not_null: aid, allow: 0.01}\n")
+    names = [c.name for c in suite.checks(10, None)]
+    assert names == ["aid unique", "aid not null", "row count of manifest", "bid not null", "aid not null"]
+
+
 def test_a_compound_key_is_unique_as_a_whole_and_not_null_in_each_column() -> None:
     suite = Suite(("aid", "bid"), 0.5)
     unique, *nulls = suite.checks(1, None)[:3]

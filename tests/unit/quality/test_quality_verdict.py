@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -171,7 +172,7 @@ def test_the_verdict_carries_what_the_ledger_needs() -> None:
 def test_hostile_text_stays_text_wherever_it_appears() -> None:
     def page_of(text: str) -> Tags:
         shown = check(
-            text, False, type=text, arguments=text, observed=text, sample=(text,), keys=(text,), unexpected=1,
+            text, False, type=text, arguments=json.dumps({text: [text]}), observed=text, sample=(text,), keys=(text,), unexpected=1,
             detail=text, compared=text,
         )  # fmt: skip
         column = ColumnStatistics(text, text, 1, 0, total="7", least=text, most=text, categories=((text, 1),))
@@ -181,6 +182,16 @@ def test_hostile_text_stays_text_wherever_it_appears() -> None:
 
     assert [tag for tag, _ in page_of(ATTACK).tags] == [tag for tag, _ in page_of("a").tags]
     assert page_of(ATTACK).text.count(ATTACK) >= 14
+
+
+def test_arguments_are_words_and_back_ticks_are_code() -> None:
+    shown = check(
+        "`ttl` of qty", False, arguments='{"column":"qty","max_value":1000,"value_set":["a",2]}', detail="see `bid`"
+    )
+    html = render(replace(JUDGEMENT, checks=(shown,), summary="1 of 1 checks failed: `ttl` of qty"))
+    assert "column: qty, max value: 1000, value set: a, 2" in html
+    assert "see <code>bid</code>" in html
+    assert "`" not in html
 
 
 def test_the_page_loads_and_runs_nothing() -> None:
@@ -247,7 +258,14 @@ def test_a_page_shows_the_keys_of_bad_rows_and_what_each_part_cost() -> None:
 
 
 def test_a_page_stays_small_whatever_was_found() -> None:
-    shown = check("c" * 80, False, arguments="x" * 10_000, detail="d" * 200, sample=("s" * 200,) * 10, unexpected=99)
+    shown = check(
+        "c" * 80,
+        False,
+        arguments=json.dumps({"a": "x" * 10_000}),
+        detail="d" * 200,
+        sample=("s" * 200,) * 10,
+        unexpected=99,
+    )
     html = render(replace(JUDGEMENT, checks=(shown,) * 1000))
     assert "700 more" in html
     assert len(html) < 2_000_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _SUMMED = 4
+_CODE = re.compile("`([^`]*)`")
 _TEMPLATE = "report.html.j2"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 # Limits the page, so that a browser opens it at once. verdict.json has all of them.
@@ -48,6 +51,7 @@ def render(judgement: ValidationResult) -> str:
 def _load_template() -> Template:
     # Who reads a verdict needs no pages.
     from jinja2 import DictLoader, Environment, StrictUndefined
+    from markupsafe import Markup, escape
 
     environment = Environment(
         # The package may be an archive.
@@ -61,6 +65,8 @@ def _load_template() -> Template:
     environment.filters["status"] = _status
     environment.filters["clip_text"] = clip_text
     environment.filters["pairs"] = _pairs
+    environment.filters["commands"] = lambda text: Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+    environment.filters["in_words"] = _tell_arguments
     environment.filters["grouped"] = _group_thousands
     return environment.get_template(_TEMPLATE)
 
@@ -84,6 +90,12 @@ def _pairs(check: CheckResult) -> list[tuple[str, str]]:
     long = max(len(check.keys), len(check.sample))
     keys, values = ([*texts, *[""] * (long - len(texts))] for texts in (check.keys, check.sample))
     return list(zip(keys, values, strict=True))
+
+
+def _tell_arguments(canonical: str) -> str:
+    """Returns the arguments of a check in words: `column: qty, max value: 1000`."""
+    told = ((name.replace("_", " "), value) for name, value in json.loads(canonical).items())
+    return ", ".join(f"{name}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in told)
 
 
 def _group_thousands(number: str) -> str:

@@ -286,7 +286,9 @@ class Suite:
             severity = Severity.WARN if self.max_left_out is None else Severity.FAIL
             kwargs = {"left_out": left_out, "max_left_out": self.max_left_out}
             checks.append(Check("rows left out", COUNTED, kwargs, severity, built_in=True))
-        return (*checks, *self.own)
+        # What a user wrote again stands once.
+        written = [(check.type, check.kwargs) for check in checks]
+        return (*checks, *(one for one in self.own if (one.type, one.kwargs) not in written))
 
 
 def load_suite(
