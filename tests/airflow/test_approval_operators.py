@@ -131,15 +131,27 @@ def test_another_run_in_the_way_that_nobody_is_asked_about_is_refused_as_ever(
         execute(operators.TidefoldMaterializeOperator, pipeline, "run-2", logs=["accounts"], approval_dag=ASKS)
 
 
-def test_a_question_that_ended_without_an_effect_holds_nothing(pipeline: Pipeline, airflow: FakeAirflow) -> None:
-    """As when somebody marks the run as failed: the next run aborts the snapshot, and the one after it goes on."""
+def test_a_question_that_ended_without_an_answer_leaves_the_snapshot_staged(
+    pipeline: Pipeline, airflow: FakeAirflow
+) -> None:
+    """As when `ask` dies, or somebody marks it as failed: nobody decided. Each step of the next run says so."""
     confirmed(pipeline)
-    airflow.runs = dict.fromkeys(airflow.runs, "failed")
+    [run] = airflow.runs
+    airflow.runs[run] = "failed"
     given: dict[str, Any] = {"logs": ["accounts"], "approval_dag": ASKS}
-    found, _, _ = execute(operators.TidefoldMaterializeOperator, pipeline, "run-2", **given)
-    assert found["accounts"]["result"] == "aborted"
+    for kind in (
+        operators.TidefoldMaterializeOperator,
+        operators.TidefoldConfirmOperator,
+        operators.TidefoldAbortOperator,
+    ):
+        with pytest.raises(AirflowFailException, match=rf"APPROVAL_ENDED.*{run}.*has ended.*Clear that run"):
+            execute(kind, pipeline, "run-2", {"accounts": {"result": "waits"}}, **given)
+        assert staged(pipeline).state is State.STAGED
+    # Cleared, it asks again.
+    airflow.runs[run] = "running"
     found, _, _ = execute(operators.TidefoldMaterializeOperator, pipeline, "run-3", **given)
-    assert found["accounts"]["result"] == "staged"
+    assert found["accounts"]["result"] == "waits"
+    assert answered(pipeline, APPROVED)["result"] == "published"
 
 
 def test_a_dag_that_is_not_there_fails_the_log_by_name(pipeline: Pipeline, airflow: FakeAirflow) -> None:
@@ -224,16 +236,6 @@ def test_the_answer_is_compared_with_the_ledger(
     assert state_of(pipeline) == before
 
 
-@pytest.mark.parametrize("how", ["waits", "published", "aborted"])
-def test_what_is_left_open_is_aborted_when_its_run_ends(pipeline: Pipeline, airflow: FakeAirflow, how: str) -> None:
-    if how == "published":
-        confirm(pipeline, "accounts", Confirmation(snapshot=1, override=Override("bob", "fine")))
-    elif how == "aborted":
-        abort(pipeline, "accounts", "by hand", snapshot=1)
-    found, _, _ = execute(operators.TidefoldUnansweredOperator, pipeline, "x", log="accounts", snapshot=1)
-    assert found["accounts"]["result"] == ("aborted" if how == "waits" else "nothing")
-
-
 def test_a_mapped_or_foreign_step_before_says_nothing_of_waiting() -> None:
     ti = SimpleNamespace(
         task=SimpleNamespace(upstream_list=[SimpleNamespace(task_id="t", task_type="EmptyOperator")]),
@@ -259,4 +261,4 @@ def test_each_dag_and_group_brings_the_dag_that_asks_beside_it() -> None:
         tidefold_group("shop", options=Options(config, approval=timedelta(hours=1)))
     assert asks_of(mine) == {"mine.shop_approval"}
     # The question is no task of the DAG that it is about.
-    assert not [t for t in mine.tasks if t.task_id.rpartition(".")[2] in ("ask", "unanswered")]
+    assert not [t for t in mine.tasks if t.task_id.rpartition(".")[2] == "ask"]

@@ -14,7 +14,6 @@ from airflow.sdk import DAG
 
 from local_airflow.settings import PROJECT
 from support.pipelines import CONFIG
-from tidefold_airflow.dags.approval import tidefold_approval_dag
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.operators.base import list_steps_before
 
@@ -137,12 +136,6 @@ def test_a_gate_that_refused_is_not_asked_twice(dags: dict[str, Any]) -> None:
     retries = {name: dag.get_task("quality").retries for name, dag in dags.items() if "quality" in dag.task_ids}
     assert retries == dict.fromkeys(retries, 0)
     assert len(retries) == 4
-
-
-def test_an_unanswered_question_is_settled_after_whatever_happened(tmp_path: Path) -> None:
-    dag = tidefold_approval_dag("ask", patience=timedelta(hours=1), config=str(tmp_path / "tidefold.yaml"))
-    assert dag.get_task("unanswered").upstream_task_ids == {"ask"}
-    assert dag.get_task("unanswered").is_teardown
 
 
 def test_each_step_that_may_wait_knows_who_asks(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ DOC = """
 | task | does |
 |---|---|
 | ask | asks among Airflow's *required actions*, then publishes the snapshot under the person's name, or aborts it |
-| unanswered | aborts the snapshot if the question ended without an answer |
 
 `confirm` starts a run of this DAG for each snapshot that the gate refused, and no task waits for it. Other logs run on
 schedule, and the log itself continues to ingest. It makes no new snapshot until the answer. The answer is compared with
 the ledger: a snapshot that was aborted or published meanwhile does not change, and the question ends by itself.
 
-**Red run?** The snapshot was rejected, or there was no answer in time. It is aborted, and the table is unchanged.
+**Red run?** The snapshot was rejected, or there was no answer in time. It is aborted, and the table is unchanged. If
+`ask` failed for another cause, nobody decided: the snapshot stays staged. Clear `ask`, so that it asks again.
 """
 # How long a person may take, in hours; empty: nobody is asked.
 APPROVAL_HOURS = "TIDEFOLD_APPROVAL_HOURS"
@@ -73,11 +73,9 @@ def tidefold_approval_dag(
             "task_group": made.task_group,
         }
         # If the answer comes in the second in which the task defers, Airflow runs the task again, and it asks again.
-        ask = operators.TidefoldApprovalOperator(
+        operators.TidefoldApprovalOperator(
             task_id="ask", patience=patience, look_every=look_every, retries=3, retry_delay=timedelta(seconds=5), **of
         )
-        unanswered = operators.TidefoldUnansweredOperator(task_id="unanswered", retries=2, **of)
-        ask >> unanswered.as_teardown()
     return made
 
 

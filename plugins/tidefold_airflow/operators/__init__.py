@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidefold_airflow.operators.approve import TidefoldApprovalOperator, TidefoldUnansweredOperator
+from tidefold_airflow.operators.approve import TidefoldApprovalOperator
 from tidefold_airflow.operators.base import TidefoldLogOperator
 from tidefold_airflow.operators.confirm import (
     TidefoldAbortOperator,
@@ -60,6 +60,5 @@ __all__ = [
     "TidefoldSubsumeOperator",
     "TidefoldTailOperator",
     "TidefoldTruncateOperator",
-    "TidefoldUnansweredOperator",
     "TidefoldVerifyReadersOperator",
 ]

@@ -72,11 +72,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
     if isinstance(response, ErrorResponse) and response.error == ErrorType.DAGRUN_ALREADY_EXISTS:
         approval = find_approval(dag, log, snapshot)
         if approval and not approval.open:
-            raise RefusedError(
-                "APPROVAL_ENDED",
-                f"Run `{run_id}` of `{dag}` asked about snapshot {snapshot.id} of `{log}` and has ended.",
-                hint=f"Clear that run, so that it asks again, or run `tidefold step abort {log}`.",
-            )
+            raise _ended(dag, log, snapshot)
     summary = snapshot.verdict.summary if snapshot.verdict else ""
     message = f"snapshot {snapshot.id} failed its quality gate ({summary}); a person decides: run {run_id} of {dag}"
     return Outcome(log, Status.ASKED, message, snapshot.id)
@@ -85,8 +81,8 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
 def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
     """Returns the outcome of a step for a log that waits for a person; None: it does not wait.
 
-    A log of a set also waits while a person is asked about another log of the set. Aborts a snapshot whose approval has
-    ended without an answer, so that the log continues.
+    A log of a set also waits while a person is asked about another log of the set. If the question ended without an
+    answer, the outcome is an error: nobody decided, so the snapshot stays staged.
     """
     chosen = scope.pipeline.config.set_of(log)
     for one in (log, *(other for other in (chosen.logs if chosen else ()) if other != log)):
@@ -100,22 +96,8 @@ def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
             of = "" if one == log else f" of `{one}` in its set"
             return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id}{of} {since}", attempt.id)
         if approval:
-            return _give_up(scope, log, one, attempt)
+            return Outcome.of_error(log, _ended(dag, one, attempt))
     return None
-
-
-def explain_open(scope: TaskScope, log: str, dag: str) -> Outcome | None:
-    """Returns the outcome of a log that another attempt blocked; None: nobody was asked about that attempt."""
-    outcome = waits(scope, log, dag)
-    if outcome or scope.pipeline.config.set_of(log) is None:
-        return outcome
-    state = scope.pipeline.ledger(log).read()
-    if state.open_attempt:
-        return None
-    # The attempt was given up with another log of the set, a moment ago.
-    last = state.snapshots[-1]
-    message = f"snapshot {last.id} aborted ({last.abort_reason}); the next run folds its changes again"
-    return Outcome(log, Status.ABORTED, message, last.id)
 
 
 def find_asked(scope: TaskScope, log: str) -> Outcome | None:
@@ -139,16 +121,12 @@ def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
     return waits(scope, log, dag) or Outcome(log, Status.NOTHING, message)
 
 
-def _give_up(scope: TaskScope, log: str, asked: str, attempt: Snapshot) -> Outcome:
-    """Aborts the snapshot of the log that was asked about. In a set, those of the other logs go with it."""
-    from tidefold.operations.sets.status import abort_version
-
-    # The answer may have taken effect between the two reads.
-    state = scope.pipeline.ledger(asked).read()
-    if state.open_attempt != attempt:
-        return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id} was just decided about", attempt.id)
-    done = abort_version(scope.pipeline, asked, "its approval ended without an answer", attempt.id)
-    return Outcome(log, Status.ABORTED, f"{done.message}; the next run folds its changes again", attempt.id)
+def _ended(dag: str, log: str, snapshot: Snapshot) -> RefusedError:
+    return RefusedError(
+        "APPROVAL_ENDED",
+        f"Run `{run_id_of(log, snapshot)}` of `{dag}` asked about snapshot {snapshot.id} of `{log}` and has ended.",
+        hint=f"Clear that run, so that it asks again, or run `tidefold step abort {log}`.",
+    )
 
 
 def _send(message: Any) -> Any:

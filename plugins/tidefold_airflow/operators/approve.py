@@ -1,4 +1,4 @@
-"""The operators of the DAG that asks a person: one asks and applies the answer, one aborts what stays unanswered."""
+"""The operator of the DAG that asks a person: it asks, and applies the answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidefold.errors import GateFailedError
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 from tidefold_airflow.airflow_versions import wait_for_answer
 from tidefold_airflow.operators.approval_run import find_asked, needs_answer
-from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report
+from tidefold_airflow.operators.base import Summary, report
 from tidefold_airflow.operators.confirm import TidefoldConfirmOperator, report_page
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope
 
@@ -87,7 +87,8 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
     Asks a person about one snapshot that the gate refused, and applies the answer.
 
     Approved: the snapshot is published, and name and reason stay with it. Rejected, or no answer in time: it is
-    aborted, and the task fails. A snapshot that is no longer staged is left alone, and the question ends by itself.
+    aborted, and the task fails. A snapshot that is no longer staged is left alone, and the question ends by itself. If
+    the task itself fails, nobody decided: the snapshot stays staged, and the next run of its log says so.
 
     :param log: The log.
     :param snapshot: Id of the snapshot. (templated)
@@ -149,32 +150,6 @@ class TidefoldApprovalOperator(TidefoldConfirmOperator):
             # The other tables of its set are published too, and their consumers wait for an event.
             outcomes += _describe_set(scope, state.log, staged.run)
         return self._report(scope, outcomes, context)
-
-
-class TidefoldUnansweredOperator(TidefoldLogOperator):
-    """
-    Aborts a snapshot that is still undecided when the run that asked about it ends. Use it as the teardown of that run.
-
-    A snapshot that somebody approved, published or aborted is left alone.
-
-    :param log: As for TidefoldApprovalOperator.
-    :param snapshot, manifest, config: As for TidefoldApprovalOperator. (templated)
-    """
-
-    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "snapshot", "manifest")
-
-    def __init__(self, *, log: str, snapshot: int | str, manifest: str = "", **kwargs: Any) -> None:
-        super().__init__(logs=[log], **kwargs)
-        self.snapshot = snapshot
-        self.manifest = manifest
-
-    def act(self, scope: TaskScope, log: str) -> Outcome:
-        from tidefold.operations.sets.status import abort_version
-
-        staged = find_staged(scope.pipeline.ledger(log).read(), self.snapshot, self.manifest)
-        if staged is None:
-            return Outcome(log, Status.NOTHING, f"snapshot {self.snapshot} waits for nobody")
-        return abort_version(scope.pipeline, log, "its approval ended without an answer", staged.id)
 
 
 def find_staged(state: LogState, snapshot: int | str, manifest: str | None) -> Snapshot | None:

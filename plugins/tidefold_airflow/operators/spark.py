@@ -16,7 +16,7 @@ from tidefold.errors import GateFailedError, InvalidInputError
 from tidefold.operations.ground.outcome import ErrorInfo, Status
 from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators import base, run_context
-from tidefold_airflow.operators.approval_run import explain_open, still_waits
+from tidefold_airflow.operators.approval_run import still_waits, waits
 from tidefold_airflow.operators.spark_submit import TidefoldSubmitOperator
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
         # Query Airflow only if another attempt blocks this one.
         if self.approval_dag is None or outcome.error_code != "ATTEMPT_OPEN":
             return outcome
-        return explain_open(scope, outcome.log, self.approval_dag) or outcome
+        return waits(scope, outcome.log, self.approval_dag) or outcome
 
     def _run_connected(
         self, scope: run_context.TaskScope, step: AnyStep, logs: Sequence[str], address: str

@@ -169,7 +169,8 @@ def _without(status: LogStatus) -> LogStatus:
 
 def _note_of_attempt(attempt: Snapshot) -> Note:
     if attempt.verdict and not attempt.verdict.allows:
-        text = f"Snapshot {attempt.id} is staged and failed its quality gate: {attempt.verdict.summary}."
+        text = f"Snapshot {attempt.id} is staged and failed its quality gate: {attempt.verdict.summary}. If no "
+        text += "question is open, clear the run of the approval DAG that asked."
         return Note(text, attempt.id, decide=True)
     return Note(f"Snapshot {attempt.id} is {attempt.state}.", run=attempt.run)
 

@@ -43,8 +43,8 @@ from tidefold_airflow.ui.responses import script, source_of
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work
 
 _ELEMENTS = """
-html head meta title style body header div a svg path main h1 h2 span p table thead tbody tr th td nav ul li dl dt dd code bdi
-line g rect text details summary pre form label input select option button iframe
+html head meta title style body div a svg path main h1 h2 span p table thead tbody tr th td nav ul li dl dt dd code bdi
+line g rect text header details summary pre form label input select option button iframe
 """
 OURS = set(_ELEMENTS.split())
 OF_REPORT = {"header", "h3", "i", "meter"}

@@ -172,8 +172,8 @@ def test_the_verdict_carries_what_the_ledger_needs() -> None:
 def test_hostile_text_stays_text_wherever_it_appears() -> None:
     def page_of(text: str) -> Tags:
         shown = check(
-            text, False, type=text, arguments=json.dumps({text: [text]}), observed=text, sample=(text,), keys=(text,), unexpected=1,
-            detail=text, compared=text,
+            text, False, type=text, arguments=json.dumps({text: [text]}), observed=text, sample=(text,),
+            keys=(text,), unexpected=1, detail=text, compared=text,
         )  # fmt: skip
         column = ColumnStatistics(text, text, 1, 0, total="7", least=text, most=text, categories=((text, 1),))
         judged = replace(JUDGEMENT, log=text, run=text, summary=text, instant=text, as_of=text, checks=(shown,))

@@ -64,8 +64,6 @@ MEANINGS: Mapping[RunEnding, Meaning] = {
 }
 _RESULTS = {
     Status.FAILED: RunEnding.REFUSED,
-    # Of a step: a question ended without an answer, and the next run folds the changes again.
-    Status.ABORTED: RunEnding.WAITS,
     Status.ASKED: RunEnding.WAITS,
     Status.WAITS: RunEnding.WAITS,
     Status.SKIPPED: RunEnding.STOPPED,
