@@ -5,9 +5,8 @@ from typing import Any
 from airflow.sdk import DAG
 
 from tidefold_airflow import operators
+from tidefold_airflow.dags import settings
 from tidefold_airflow.dags.approval import find_approval_dag
-from tidefold_airflow.dags.settings import dag_settings, dry_run_param, log_param, log_position_param, snapshot_param
-from tidefold_airflow.operators.restore import TidefoldRestoreOperator
 
 DOC = """
 ### Restores an older snapshot as the table
@@ -20,7 +19,8 @@ DOC = """
 | abort | aborts what was staged and not confirmed | none |
 
 The gate may refuse fewer rows: with `TIDEFOLD_APPROVAL_HOURS` a person decides, else nothing is published.
-To undo a restore, restore again. **What about the later changes?** The form has no default:
+To undo a restore, restore again. If another program wrote to the table, restore the newest snapshot with *Replace
+foreign commits*. **What about the later changes?** The form has no default:
 
 - `stay`: go back, and stay there. The log ingests and folds nothing until `tidefold_resume`, or `tidefold move resume`.
 - `skip`: go back, and leave the later changes out for good.
@@ -36,25 +36,25 @@ with DAG(
     description="Restore >> quality >> confirm: restores an older snapshot; aborts on failure",
     doc_md=DOC,
     params={
-        "log": log_param(),
-        "snapshot": snapshot_param(),
-        "log_position": log_position_param(),
-        "dry_run": dry_run_param(default=True),
+        "log": settings.log_param(),
+        "snapshot": settings.snapshot_param(),
+        "log_position": settings.log_position_param(),
+        "reconcile": settings.reconcile_param(),
+        "dry_run": settings.dry_run_param(default=True),
     },
-    **dag_settings(None),
+    **settings.dag_settings(None),
 ) as dag:
-    logs: dict[str, Any] = {"logs": ["{{ params.log }}"]}
     # The steps after the restore: with an approval DAG, a person decides if the gate refuses it.
-    then: dict[str, Any] = {**logs, "approval_dag": find_approval_dag()}
+    of: dict[str, Any] = {"logs": ["{{ params.log }}"], "approval_dag": find_approval_dag()}
     asked: dict[str, Any] = {
         "snapshot": "{{ params.snapshot }}",
         "log_position": "{{ params.log_position }}",
         "is_dry_run": "{{ params.dry_run }}",
     }
-    restore = TidefoldRestoreOperator(task_id="restore", retries=1, **asked, **logs)
-    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **then)
-    confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, **then)
-    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **then).as_teardown()
+    restore = operators.TidefoldRestoreOperator(task_id="restore", retries=1, logs=of["logs"], **asked)
+    quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, **of)
+    confirm = operators.TidefoldConfirmOperator(task_id="confirm", retries=1, reconcile="{{ params.reconcile }}", **of)
+    abort = operators.TidefoldAbortOperator(task_id="abort", retries=2, **of).as_teardown()
     restore >> quality >> confirm >> abort
     # Also if a task between them is marked or skipped.
     [restore, quality] >> abort

@@ -16,6 +16,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 import airflow
 import tidefold_airflow
+from support import fake_approvals
+from support.page_store import Story
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import SnapshotKind
@@ -292,3 +294,19 @@ def test_the_page_calls_every_operator_once() -> None:
     called = re.findall(r"^    o\.(\w+)\(", block, re.MULTILINE)
     bases = {"TidefoldLogOperator", "TidefoldSparkOperator", "TidefoldRetentionOperator"}
     assert sorted(called) == sorted({*operators.__all__} - bases)
+
+
+def test_the_log_of_a_restore_has_one_short_line_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story = Story(tmp_path)
+    for number in (1, 2):
+        story.land("branches", range(5 * number))
+        story.ingest("branches")
+        story.cycle("branches", number)
+    given: dict[str, Any] = {"log_position": "replay", "is_dry_run": True, "logs": ["branches"]}
+    for snapshot, kind in ((1, "store"), (2, "local")):
+        capsys.readouterr()
+        fake_approvals.execute(operators.TidefoldRestoreOperator, story.pipeline, "run-x", snapshot=snapshot, **given)
+        lines = re.findall(r"key groups .*?(?= \[|$)", capsys.readouterr().out)
+        files = story.pipeline.ledger("branches").read().snapshots[snapshot - 1].files
+        assert len(lines) == files
+        assert all(line.endswith(f" of snapshot {snapshot}: from {kind}") and len(line) < 80 for line in lines), lines

@@ -72,4 +72,4 @@ def execute(kind: type[Any], pipeline: Pipeline, run: str, upstream: Any = None,
     try:
         return kind.execute.__wrapped__(task, context), task, context
     except AirflowSkipException:
-        return pushed[-1], task, context
+        return pushed[-1] if pushed else None, task, context

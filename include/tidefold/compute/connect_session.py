@@ -47,7 +47,7 @@ _SHOWN = 300
 _INTERRUPT_SECONDS = 10.0
 # How the client tells that the server does not know the session: at once, after a part of an answer, or later.
 _LOST = ("INVALID_HANDLE.", "RESPONSE_ALREADY_RECEIVED", "NO_ACTIVE_SESSION")
-_STOPPED = "stopped SparkContext"
+_STOPPED = ("stopped SparkContext", "SparkContext was shut down")
 _RETRY = "Call again: what was not committed is done again."
 # On all operations of this process, so that it cancels its own only.
 _TAG = f"tidefold-{uuid.uuid4().hex}"
@@ -286,7 +286,7 @@ def find_outage(error: Exception, server: ConnectServer | None = None) -> Tidefo
         message = f"The Spark Connect server {server.shown} refuses this process: {_details(error)}."
         hint = "Set SPARK_CONNECT_AUTHENTICATE_TOKEN to a valid token, or SPARK_REMOTE to the address with one."
         return InvalidInputError("CONNECT_DENIED", message, hint=hint)
-    if _STOPPED in str(error):
+    if any(text in str(error) for text in _STOPPED):
         hint = f"Start it again (on this machine: `tidefold spark start`). {_RETRY}"
         return UnavailableError(
             "CONNECT_UNREACHABLE", f"The Spark Connect server {server.shown} was stopped.", hint=hint

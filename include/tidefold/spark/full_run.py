@@ -26,6 +26,7 @@ class FullRun:
     run_step: runs a step for some logs and returns one outcome a log.
     find_takeovers: adds to the request the attempts of other runs that it may supersede.
     report: is called with the name of each step and its outcomes.
+    reconcile: as Confirmation has it.
     outcomes: what each step did, by its name.
     idle: of more than 100 logs, those without news. Only the ingest looks at them, and no outcome names them.
     """
@@ -35,6 +36,7 @@ class FullRun:
     run_step: Callable[[AnyStep, Sequence[str]], list[Outcome]]
     find_takeovers: Callable[[Sequence[str], SnapshotRequest], SnapshotRequest] = lambda logs, request: request
     report: Callable[[str, Sequence[Outcome]], None] = lambda step, outcomes: None
+    reconcile: bool = False
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
 
@@ -103,7 +105,7 @@ class FullRun:
         if isinstance(self.request, PointInTime):
             outcomes = confirm_past(self.pipeline, judged, self.id)
         else:
-            outcomes = confirm_logs(self.pipeline, judged, self.id)
+            outcomes = confirm_logs(self.pipeline, judged, self.id, self.reconcile)
         confirmed = self._record("confirm", outcomes)
         self._abort([log for log in logs if log not in confirmed], f"run {self.id} did not confirm it")
 

@@ -202,6 +202,12 @@ def log_position_param(*, of_set: bool = False) -> Param:
     return Param(type="string", enum=list(display), values_display=display, title="What about the later changes?")
 
 
+def reconcile_param() -> Param:
+    """Switches whether a publication replaces what another program committed to the table."""
+    described = "Mends a table that another program wrote to: choose the newest snapshot, and `replay`."
+    return Param(False, type="boolean", title="Replace foreign commits", description=described)
+
+
 def dry_run_param(default: bool) -> Param:
     """Switches the dry run of everything that deletes or replaces."""
     described = "Change nothing. The tasks' logs say what a real run would do."

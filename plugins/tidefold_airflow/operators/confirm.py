@@ -143,13 +143,17 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     :param approval_dag: The DAG that asks a person where the gate refused (`tidefold_approval_dag`). The snapshot then
         stays STAGED, and the run continues without it. In a set, all its logs wait for the answer. None: nobody is
         asked, and the log fails.
+    :param reconcile: Replace files that other programs committed to the table, instead of failing. (templated)
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
-    def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "reconcile")
+
+    def __init__(self, *, approval_dag: str | None = None, reconcile: bool | str = False, **kwargs: Any) -> None:
         outlets = [outlet for outlet in kwargs.pop("outlets", ()) if outlet != TABLES]
         super().__init__(outlets=[*outlets, TABLES], **kwargs)
         self.approval_dag = approval_dag
+        self.reconcile = reconcile
         self._waiting: frozenset[str] = frozenset()
         self._lineage: OperatorLineage[Any, Any] | None = None
 
@@ -173,7 +177,8 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         if log in self._waiting and self.approval_dag:
             return still_waits(scope, log, self.approval_dag)
         try:
-            outcome = confirm_log(scope.pipeline, log, Confirmation(run=scope.run))
+            reconcile = run_context.parse_boolean("reconcile", self.reconcile)
+            outcome = confirm_log(scope.pipeline, log, Confirmation(run=scope.run, reconcile=reconcile))
         except GateFailedError:
             staged = scope.pipeline.ledger(log).read().find_open(scope.run)
             if self.approval_dag is None or staged is None:

@@ -35,6 +35,7 @@ from tidefold.errors import TidefoldError
 Own = Annotated[bool, typer.Option("--own", help="Take the logs over: their files come from the configured folders.")]
 Recount = Annotated[bool, typer.Option("--recount", help="Read all rows: use no counts of the snapshot before.")]
 Again = Annotated[bool, typer.Option("--again", help="Judge the newest completed snapshots, and change no verdict.")]
+Reconcile = Annotated[bool, typer.Option("--reconcile", help="Replace what other programs committed to the table.")]
 
 
 def run(
@@ -44,12 +45,14 @@ def run(
     takeover: Takeover = False,
     takeover_after: TakeoverAfter = None,
     kind: KindOfSnapshot = None,
+    reconcile: Reconcile = False,
 ) -> int:
     """Run the whole cycle: ingest, materialize, quality, confirm.
 
     It publishes what passed. A snapshot that fails its gate is aborted. The table stays unchanged, and the next run
     folds the same changes again. An error of one log does not stop the others. Exit code 3 if a gate failed. Logs in a
-    set are published together, or not at all; naming one of them runs all.
+    set are published together, or not at all; naming one of them runs all. --kind full --reconcile publishes the
+    newest rows again, also without news, and replaces what another program committed to the table.
 
     Example: tidefold run accounts
 
@@ -65,6 +68,7 @@ def run(
     request = Fold(run_id(run), takeover, kind)
     chosen = add_logs_of_sets(pipeline, choose_logs(pipeline, logs))
     with open_run(terminal, pipeline, request, takeover_after) as whole:
+        whole.reconcile = reconcile
         whole.run(chosen)
     try:
         count_failures(pipeline, whole.id, chosen, whole.outcomes)
@@ -189,9 +193,7 @@ def confirm(
         typer.Option("--override-by", help="Your name, to confirm a snapshot that failed its gate."),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="The reason of the override.")] = None,
-    reconcile: Annotated[
-        bool, typer.Option("--reconcile", help="Replace files that other programs committed to the table.")
-    ] = False,
+    reconcile: Reconcile = False,
 ) -> int:
     """Complete a judged snapshot and publish it to the readers of the table.
 

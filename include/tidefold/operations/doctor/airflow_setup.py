@@ -23,7 +23,7 @@ _DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 # Airflow sets these variables in its own processes.
 _CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 _SECONDS = 300
-OK, FAIL = FindingLevel.OK, FindingLevel.FAIL
+OK, WARN, FAIL = FindingLevel.OK, FindingLevel.WARN, FindingLevel.FAIL
 _BACKFILLS = (
     " It starts no run of a backfill while 20 other runs are running (apache/airflow#58554), unless "
     "AIRFLOW__SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE is higher: `make up` sets 200."
@@ -125,9 +125,10 @@ def check_airflow(setup: AirflowSetup) -> Iterator[DoctorFinding]:
     if setup.scheduled is Scheduled.CONNECT:
         return
     if setup.has_connection is False:
-        message = f"The connection `{CONNECTION}` does not exist: Airflow then starts Spark on YARN."
+        who = "each step" if setup.scheduled is Scheduled.SUBMIT else "a step above `spark.above`"
+        message = f"The connection `{CONNECTION}` does not exist: Airflow then starts {who} on YARN."
         hint = f"""Set AIRFLOW_CONN_{CONNECTION.upper()}='{{"conn_type": "spark", "host": "local[*]"}}'."""
-        yield DoctorFinding("airflow", FAIL, message, hint)
+        yield DoctorFinding("airflow", FAIL if setup.scheduled is Scheduled.SUBMIT else WARN, message, hint)
     elif setup.has_connection is None:
         message = f"Whether Airflow has the connection `{CONNECTION}` is not known: AIRFLOW_HOME is not set."
         yield DoctorFinding("airflow", OK, message)

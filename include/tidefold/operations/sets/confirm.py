@@ -27,13 +27,14 @@ _SUMS = (
 )
 
 
-def confirm_logs(pipeline: Pipeline, logs: Sequence[str], run_id: str | None) -> list[Outcome]:
+def confirm_logs(pipeline: Pipeline, logs: Sequence[str], run_id: str | None, reconcile: bool = False) -> list[Outcome]:
     """Confirms and publishes the snapshots of a run: logs in a set together, each other log alone.
 
     A set that is held does not stop other sets and logs.
     """
     alone = [log for log in logs if pipeline.config.set_of(log) is None]
-    outcomes = {o.log: o for o in for_each_log(alone, lambda log: confirm(pipeline, log, Confirmation(run=run_id)))}
+    wanted = Confirmation(run=run_id, reconcile=reconcile)
+    outcomes = {o.log: o for o in for_each_log(alone, lambda log: confirm(pipeline, log, wanted))}
     for chosen in pipeline.config.sets.values():
         if any(log in chosen.logs for log in logs):
             outcomes |= confirm_set(pipeline, chosen, run_id)

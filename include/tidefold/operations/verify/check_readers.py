@@ -7,7 +7,7 @@ the protocol, the rows and values of each file, the bytes of files and the Delta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from typing import Protocol
@@ -77,7 +77,7 @@ def check_readers(
         try:
             outcome = _check(pipeline, state, reader, sample)
         except CorruptError as error:
-            outcome = Outcome.of_error(log, CorruptError(error.code, error.message, hint=_advise(state)))
+            outcome = Outcome.of_error(log, CorruptError(error.code, error.message, hint=_advise(state, ())))
             outcome = replace(outcome, snapshot=find_shown(state)[0].id)
         warning = _record(pipeline, outcome)
         return replace(outcome, message=f"{outcome.message}; {warning}") if warning else outcome
@@ -105,21 +105,18 @@ def _describe(pipeline: Pipeline, state: LogState, comparison: ReaderComparison,
     newest = reader.describe_newest(pipeline.store.uri(LogPaths(state.log).table))
     what = f"{'; '.join(comparison.differences)}. Its newest commit is {newest}"
     message = f"Spark reads another table than snapshot {comparison.snapshot}, which was judged: {what}."
-    error = CorruptError("READERS_DIFFER", message, hint=_advise(state))
+    error = CorruptError("READERS_DIFFER", message, hint=_advise(state, comparison.differences))
     details = ReadersDetails(readers=comparison)
     return Outcome(state.log, Status.DAMAGED, str(error), comparison.snapshot, ErrorInfo.of(error), details)
 
 
-def _advise(state: LogState) -> str:
+def _advise(state: LogState, differences: Sequence[str]) -> str:
     """Returns the next step for a table that readers do not get as it was judged."""
-    advice = [f"`tidefold check verify {state.log}` names damaged files"]
+    if any("not judged" in difference for difference in differences):
+        return f"Another program wrote: `tidefold run {state.log} --kind full --reconcile` replaces what it committed."
     older = [s.id for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED][:-1]
-    if older:
-        advice.append(f"`tidefold restore {state.log} {older[-1]} --log-position replay` brings back the one before")
-    return (
-        f"{'. '.join(advice)}. `tidefold step confirm {state.log} --reconcile` replaces what other programs committed "
-        "with the next snapshot."
-    )
+    back = f" `tidefold restore {state.log} {older[-1]} --log-position replay` stages the one before." if older else ""
+    return f"`tidefold check verify {state.log} --repair` repairs damaged files.{back}"
 
 
 def _record(pipeline: Pipeline, outcome: Outcome) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
+from support.commands import call
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.alarms import AlarmKind, AlarmThresholds, LogAlarm
@@ -247,3 +249,14 @@ def test_of_a_large_table_a_sample_reads_the_newest_files(pipeline: Pipeline) ->
     assert scan.hashed[0] == f"_data/{next(file.name for file in files if not file.carried)}"
     whole = plan_scan(replace(manifest, files=(huge, *files)), sample=False)
     assert (len(whole.hashed), whole.columns) == (len(files), ("id", "text"))
+
+
+def test_the_first_command_that_the_error_names_mends_what_another_program_wrote(pipeline: Pipeline) -> None:
+    """The restore that it named before ended with FOREIGN_COMMIT."""
+    DeltaTable(pipeline.store.uri(TABLE)).update(updates={"text": "'x'"}, predicate="id = 7")
+    error = check(pipeline).error
+    assert error
+    command = re.findall(r"`tidefold ([^`]+)`", error.hint)[0]
+    call(*command.split(), "--config", str(pipeline.config.path))
+    assert check(pipeline).status is Status.WHOLE
+    assert verify(pipeline, "accounts").status is Status.WHOLE
