@@ -303,10 +303,10 @@ def test_the_log_of_a_restore_has_one_short_line_a_file(tmp_path: Path, capsys: 
         story.ingest("branches")
         story.cycle("branches", number)
     given: dict[str, Any] = {"log_position": "replay", "is_dry_run": True, "logs": ["branches"]}
-    for snapshot, kind in ((1, "store"), (2, "local")):
+    for snapshot in (1, 2):
         capsys.readouterr()
         fake_approvals.execute(operators.TidefoldRestoreOperator, story.pipeline, "run-x", snapshot=snapshot, **given)
         lines = re.findall(r"key groups .*?(?= \[|$)", capsys.readouterr().out)
         files = story.pipeline.ledger("branches").read().snapshots[snapshot - 1].files
         assert len(lines) == files
-        assert all(line.endswith(f" of snapshot {snapshot}: from {kind}") and len(line) < 80 for line in lines), lines
+        assert all(line.endswith(f" of snapshot {snapshot}: from local") and len(line) < 80 for line in lines), lines

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from local_airflow.errors import LocalAirflowError
 from support.airflow_shop import FAILS, LOGS, MATERIALIZE, PASSES, FirstRun, Ran, Shop, wait_for
 from support.airflow_stack import java_started, running
+from support.statsd_mapping import list_queries, map_names, read_query
 from tidefold.domain.commit_times import micros
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.paths import LogPaths
@@ -114,6 +115,14 @@ def test_every_log_is_announced_once(first: FirstRun) -> None:
             "snapshot": 1, "version": 0, "rows": rows,
         }  # fmt: skip
         assert event["report"].endswith(f"/tidefold/logs/{log}/snapshots/1/report")
+
+
+def test_each_query_of_the_dashboard_reads_what_a_run_sends(first: FirstRun) -> None:
+    """Also its labels."""
+    sent = dict(map_names(name for name in first.metrics if "tidefold" in name))
+    asked = {title: read_query(query) for title, query in list_queries().items()}
+    assert len(asked) > 15
+    assert {title: one for title, one in asked.items() if not one[1] <= sent.get(one[0], frozenset())} == {}
 
 
 def test_numbers_of_each_step_are_sent_as_metrics(first: FirstRun) -> None:
