@@ -13,8 +13,10 @@ from local_airflow.postgres import Database
 from tidefold.spark.local_server import LocalServer
 
 PROJECT = Path(__file__).resolve().parents[2]
-# What a shell may carry over from another Airflow or Spark would change ours.
+# What a shell may carry over from another Airflow or Spark would change ours; but a person sets what is kept.
 _FOREIGN = ("AIRFLOW", "SPARK_", "PYSPARK_", "HADOOP_", "PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH")
+# Connections and settings, such as AIRFLOW__METRICS__STATSD_ON. What this Airflow needs overrides them.
+_KEPT = ("AIRFLOW__", "AIRFLOW_CONN_")
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,13 @@ class Request:
 def airflow_env(request: Request, database: Database, port: int, server: LocalServer | None = None) -> dict[str, str]:
     """The environment of every component. `server`: what the tasks use Spark on."""
     address = f"http://127.0.0.1:{port}"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    foreign = {name for name in os.environ if name.startswith(_FOREIGN) and not name.startswith(_KEPT)}
+    kept = {name: value for name, value in os.environ.items() if name not in foreign}
     own = {
         "AIRFLOW_HOME": str(request.home),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"}),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # The clone has `tidefold`, which is not installed into its own .venv.
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), str(PROJECT), os.environ["PATH"])),
         "PYTHONPATH": str(PROJECT / "include"),
         "TIDEFOLD_CONFIG": str(request.config),
         "TIDEFOLD_SCHEDULE": request.schedule,

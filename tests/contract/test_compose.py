@@ -40,6 +40,13 @@ def test_the_image_has_all_that_the_wheel_is_made_of() -> None:
         assert copied & {str(path), *map(str, path.parents)}, path
 
 
+def test_settings_of_airflow_in_env_reach_each_part_of_it() -> None:
+    """Metrics could not be switched on, and a connection in .env did not arrive."""
+    parts = [service for name, service in SERVICES.items() if name.startswith("airflow-")]
+    assert len(parts) == 5
+    assert all(part["env_file"] == ".env" for part in parts)
+
+
 def test_its_ports_are_open_on_this_machine_only() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
     assert ports

@@ -8,6 +8,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 from tidefold.compute.connect_session import ConnectServer, close_connected, explain, open_connected
 from tidefold.compute.spark_session import name_jobs
@@ -20,6 +22,10 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import AnyStep, load_job
 from tidefold.spark.submit import archive_code, scratch_folder
+from tidefold.storage.safe_files import make_private_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # May name the address of `spark.master` once more, with a token or headers: they never stand in a file.
 ADDRESS = "SPARK_REMOTE"
@@ -49,10 +55,30 @@ def find_server(config: Config, connection: str = "") -> ConnectServer:
     server = ConnectServer(address, shown, scratch, config.spark.conf, code)
     on_hosts = config.local.shared or not is_one_process(master)
     if config.local.mode == "files" and not on_hosts and not server.is_here:
-        message = f"`local.mode: files` with `spark.master: {master}` means this machine's disk, not those of {shown}."
-        hint = "Set `spark.master` to the server's address: then each host keeps its own copies."
-        raise RefusedError("LOCAL_ON_CLUSTER", message, hint=hint)
+        raise _other_disk(config, shown)
     return server
+
+
+def _other_disk(config: Config, shown: str) -> RefusedError:
+    message = f"`local.mode: files` with `spark.master: {config.spark.master}` means this disk, not that of {shown}."
+    hint = f"Set `spark.master: {shown}`: then each host keeps its own copies. Or disable `local`."
+    return RefusedError("LOCAL_ON_CLUSTER", message, hint=hint)
+
+
+def _require_same_disk(session: SparkSession, config: Config, shown: str) -> None:
+    """Raises RefusedError if the server does not see a file that lies here: one address may have two disks."""
+    from pyspark.errors import AnalysisException
+
+    if not config.local.folders or config.local.shared or not is_one_process(config.spark.master):
+        return
+    folder = config.path.parent / config.local.folders[0]
+    make_private_folder(folder)
+    with NamedTemporaryFile(dir=folder, prefix=".seen-") as marker:
+        try:
+            # Its address is looked up, and no job is started.
+            _ = session.read.text(f"file://{marker.name}").schema
+        except AnalysisException as error:
+            raise _other_disk(config, shown) from error
 
 
 def _strip(address: str) -> str:
@@ -65,7 +91,9 @@ def _strip(address: str) -> str:
 def run_connected(pipeline: Pipeline, step: AnyStep, logs: Sequence[str], connection: str = "") -> list[Outcome]:
     """Runs a step on the server, in the session of this process. An error of the server is an error of each log."""
     try:
-        session = open_connected(find_server(pipeline.config, connection))
+        server = find_server(pipeline.config, connection)
+        session = open_connected(server)
+        _require_same_disk(session, pipeline.config, server.shown)
         name_jobs(session, step.name, logs)
         outcomes = load_job(step.name)(session, pipeline, step, logs)
     except Exception as error:
