@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.ti_deps.deps.trigger_rule_dep import TriggerRuleDep
 
-from support.pipelines import judge_all, make_pipeline, put
+from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot import transitions
 from tidefold.operations.ground.outcome import Status
@@ -119,6 +119,21 @@ def test_what_would_delete_something_is_not_skipped(pipeline: Pipeline) -> None:
 def test_subsume_skips_what_would_delete_nothing(pipeline: Pipeline) -> None:
     assert set(retention_of(skipped_by(pipeline, "retention.subsume"))) <= {*KEEPING} - {"retention.subsume"}
     assert "retention.clean" in skipped_by(pipeline, "retention.subsume")
+
+
+def test_copies_of_other_hosts_are_listed_so_that_task_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L5: who looks after the hosts of a cluster reads them in its log."""
+    more = (
+        f'store: store\nspark: {{master: "spark://x:7077", above: 1TB}}\nlocal: {{mode: files, path: {tmp_path}/local}}'
+    )
+    made = make_pipeline(tmp_path, CONFIG.replace("store: store", more))
+    for host in ("two", "one"):
+        monkeypatch.setenv("TIDEFOLD_HOST", host)
+        put(made, [{"id": i, "text": host} for i in range(20)])
+        fold(made, host)
+        confirm(made, "accounts")
+    for task in ("ingest", "retention.subsume"):
+        assert "retention.local_retention" not in retention_of(skipped_by(made, task))
 
 
 def test_a_group_skips_its_own_tasks(pipeline: Pipeline) -> None:

@@ -27,7 +27,9 @@ for outcome in run_connected(open_pipeline(Path(sys.argv[1])), IngestStep(), ["a
 
 def test_the_servers_disk_is_asked_for_not_guessed_from_its_address(server: LocalServer, tmp_path: Path) -> None:
     """In a mount namespace another folder lies at the place of the copies."""
-    pipeline = make_pipeline(tmp_path, CONFIG.replace("store: store", "store: store\nlocal: {mode: files, path: local}"))
+    pipeline = make_pipeline(
+        tmp_path, CONFIG.replace("store: store", "store: store\nlocal: {mode: files, path: local}")
+    )
     local = tmp_path / pipeline.config.local.folders[0]
     other = tmp_path / "other disk"
     for folder in (local, other):

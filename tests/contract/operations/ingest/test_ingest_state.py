@@ -192,6 +192,17 @@ class TestS4Metadata:
         assert next(iter(changed)) in outcome.message
         assert take(pipeline).error_code == "STATE_CHANGED"
 
+    def test_a_ttl_that_appears_in_trusted_metadata_stops_the_log(self, tmp_path: Path) -> None:
+        """No row would expire otherwise, and nobody would know."""
+        columns = "{id: int, text: string, at: {type: date, default: null}}"
+        pipeline = make(tmp_path, (VALUE[0], VALUE[1], columns, ""), ", state: carts, metadata: follow")
+        shape = {**METADATA, "schema": {"id": "int", "text": "string", "at": "date"}}
+        land(tmp_path, 0, [shape, op("set", 1, {"text": "a", "at": None}), {**shape, "ttl_days": 4}])
+        outcome = take(pipeline)
+        assert (outcome.status, outcome.error_code) == ("stopped", "STATE_CHANGED")
+        assert "ttl_days" in outcome.message
+        assert days_of(pipeline) is None
+
     def test_what_the_metadata_leaves_out_is_not_compared(self, tmp_path: Path) -> None:
         log = (VALUE[0], VALUE[1], "{id: int, text: string, at: date}", "")
         pipeline = make(tmp_path, log, more="ttl: {column: at, days: 3}")

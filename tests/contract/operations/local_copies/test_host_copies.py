@@ -281,6 +281,18 @@ def test_this_machine_removes_its_own(tmp_path: Path, monkeypatch: pytest.Monkey
     assert files_of(pipeline, "here") == {}
 
 
+def test_this_machine_keeps_what_the_running_attempt_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table does not name these files yet."""
+    pipeline, here = make(tmp_path), Hosts(monkeypatch, "here")
+    land(pipeline, 0, 40, ["items"])
+    ingest(pipeline, ["items"], here)
+    [staged] = materialize(pipeline, ["items"], Fold("run-1"), here)
+    assert staged.facts["local"]["bytes"] > 0
+    before = files_of(pipeline, "here")
+    retain_local(pipeline, ["items"])
+    assert files_of(pipeline, "here") == before
+
+
 def test_an_unfinished_copy_goes_with_the_next_visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """L4: of a task that was killed, whatever it wrote so far."""
     pipeline, hosts = make(tmp_path), Hosts(monkeypatch, "one")

@@ -235,6 +235,16 @@ def test_a_restore_under_way_keeps_what_it_is_built_from() -> None:
     assert log_bounds.truncate(log_bounds.subsume(state, 1), 1).truncated_to == 1
 
 
+def test_a_restore_under_way_keeps_each_older_snapshot_that_it_may_link_from() -> None:
+    """I10: the only good copy of a file may lie in any of them."""
+    state = references.tag(with_snapshots(4), "mine", 3)
+    back = claim.RestorePoint(3, claim.RestoreMode.REPLAY)
+    state = claim.claim(state, claim.Claim("back", "r", SnapshotKind.FULL, "2026", restore=back))
+    state = references.untag(state, "mine")
+    assert log_bounds.find_protected(state, 1) == {1, 2, 3, 4}
+    assert [s.id for s in log_bounds.list_subsumed(log_bounds.subsume(state, 1))] == []
+
+
 def test_after_a_replay_the_log_behind_it_stays_until_it_is_folded_again() -> None:
     """I9."""
     state = references.tag(with_snapshots(3), "mine", 1)

@@ -124,6 +124,18 @@ def test_a_verdict_for_other_files_does_not_bind() -> None:
     assert refused.value.code == "VERDICT_FOR_OTHER_FILES"
 
 
+def test_a_verdict_for_other_files_completes_nothing() -> None:
+    """As in a ledger that was edited by hand."""
+    state = judged(staged(appended(new_log())))
+    attempt = state.open_attempt
+    assert attempt
+    assert attempt.verdict
+    edited = state.with_snapshot(replace(attempt, verdict=replace(attempt.verdict, manifest="other")))
+    with pytest.raises(RefusedError) as refused:
+        transitions.confirm(edited, 1)
+    assert refused.value.code == "VERDICT_FOR_OTHER_FILES"
+
+
 def test_a_completed_snapshot_cannot_be_aborted_and_an_aborted_one_not_confirmed() -> None:
     done = published(appended(new_log()))
     with pytest.raises(RefusedError) as refused:
