@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from airflow.ti_deps.deps.trigger_rule_dep import TriggerRuleDep
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot import transitions
+from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
 from tidefold.operations.ground.outcome import Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.local_copies.manage import retain_local
@@ -27,6 +29,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.verify.scope import write_proof
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.dags.settings import AS_CONFIGURED
@@ -119,6 +122,23 @@ def test_what_would_delete_something_is_not_skipped(pipeline: Pipeline) -> None:
 def test_subsume_skips_what_would_delete_nothing(pipeline: Pipeline) -> None:
     assert set(retention_of(skipped_by(pipeline, "retention.subsume"))) <= {*KEEPING} - {"retention.subsume"}
     assert "retention.clean" in skipped_by(pipeline, "retention.subsume")
+
+
+def test_what_was_published_is_read_back_also_without_news(pipeline: Pipeline) -> None:
+    """Of a restore, of an approval, after an outage; also where spark-submit runs the steps."""
+    config = pipeline.config.path
+    config.write_text(config.read_text().replace("store: store", "store: store\nspark: {scheduled: submit}"))
+    proved = ReaderProof(1, "2026-11-28T00:00:00+00:00")
+    found = []
+    for proof in (None, replace(proved, error="Spark went away."), proved, replace(proved, snapshot=7)):
+        if proof:
+            write_proof(pipeline.store, "accounts", partial(_with_readers, proof))
+        found.append("read_back" in skipped_by(pipeline, "ingest"))
+    assert found == [False, False, True, False]
+
+
+def _with_readers(proof: ReaderProof, before: ProofRecord) -> ProofRecord:
+    return replace(before, number=before.number + 1, readers=proof)
 
 
 def test_copies_of_other_hosts_are_listed_so_that_task_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

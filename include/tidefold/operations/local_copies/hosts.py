@@ -9,6 +9,7 @@ from dataclasses import replace
 from tidefold.domain.log_state import DeletionState, LogState
 from tidefold.domain.paths import host_path
 from tidefold.domain.retention.local_copies import CopyName, segments_needed
+from tidefold.domain.snapshot.claim import next_id
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.ledger import read_manifest
@@ -112,7 +113,7 @@ def _remove_retired(
 ) -> Sequence[StoredObject]:
     files = read_manifest(store, state.log, state.latest).files if state.latest else ()
     names = {file.sha256 for file in files} | {path.rpartition("/")[2] for path in segments_needed(state)}
-    attempt = state.open_attempt.id if state.open_attempt else state.last_snapshot + 1
+    attempt = state.open_attempt.id if state.open_attempt else next_id(state)
     here, name = host_copies.HostCopies(replace(hosts, needed=tuple(names))), CopyName(state.log, attempt)
     entries = here.find_retired(name)
     retired = [entry for entry in entries if not host_copies.is_mark(entry) and entry.path in approved.of(state.log)]

@@ -291,6 +291,13 @@ def test_this_machine_keeps_what_the_running_attempt_copied(tmp_path: Path, monk
     before = files_of(pipeline, "here")
     retain_local(pipeline, ["items"])
     assert files_of(pipeline, "here") == before
+    judge_all(pipeline, "items")
+    confirm(pipeline, "items", Confirmation(run="run-1"))
+    land(pipeline, 40, 40, ["items"])
+    cycle(pipeline, "run-2", here)
+    # Now the table names others.
+    retain_local(pipeline, ["items"])
+    assert not before.keys() & files_of(pipeline, "here").keys()
 
 
 def test_an_unfinished_copy_goes_with_the_next_visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
