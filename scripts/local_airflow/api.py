@@ -122,4 +122,4 @@ def _line(entry: Any) -> str:
     if isinstance(entry, str):
         return entry
     detail = "; ".join(f"{e.get('exc_type')}: {e.get('exc_value')}" for e in entry.get("error_detail") or [])
-    return f"{entry.get('event', '')} {detail}".rstrip()
+    return f"{entry.get('event', '')} {entry.get('reason', '')} {detail}".rstrip()

@@ -77,13 +77,13 @@ class Stock:
     held: dict[str, dict[int, str]] = field(default_factory=lambda: {log: {} for log in LOGS})
     _offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
 
-    def change(self, log: str, rows: dict[int, str | None], at: datetime | None = None) -> None:
+    def change(self, log: str, rows: dict[int, str | None], at: datetime | None = None, op: str = "c") -> None:
         """Lands one file with an upsert or (None) a delete for each row. `at`: when all of them were committed."""
         start = self._offsets[log]
         committed = {"ts_us": micros(at.isoformat())} if at else {}
         records = []
         for offset, (key, text) in enumerate(rows.items(), start):
-            one = record(offset, key, "c" if text is not None else "d", topic=f"shop.public.{log}", **committed)
+            one = record(offset, key, op if text is not None else "d", topic=f"shop.public.{log}", **committed)
             if text is not None:
                 one["value"]["after"]["text"] = text
                 self.held[log][key] = text

@@ -116,7 +116,8 @@ def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
 def _summarize(outcome: Outcome) -> dict[str, Any]:
     engine = outcome.details.engine
     summary = {"result": outcome.status.value, "snapshot": outcome.snapshot, "error": outcome.error_code}
-    return {**summary, "engine": engine.value} if engine else summary
+    failed = {"exit_code": outcome.error.exit_code} if outcome.error else {}
+    return {**summary, **failed, **({"engine": engine.value} if engine else {})}
 
 
 def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:

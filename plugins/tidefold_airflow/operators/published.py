@@ -40,12 +40,14 @@ class TidefoldPublishedOperator(TidefoldLogOperator):
         summaries, failed = read_steps(context)
         summaries = {name: listed for name, listed in summaries.items() if name in tasks}
         errors = find_errors(summaries, failed & tasks, scope.logs)
-        endings = {log: [RunEnding.FAILED] if log in errors else [] for log in scope.logs}
+        # A step that failed and names no log.
+        endings = {log: [RunEnding.FAILED] if log in errors and not errors[log].code else [] for log in scope.logs}
         for summary in (one for listed in summaries.values() for one in listed):
             # What the gate refused, `confirm` decides.
             for log, result in summary.items():
                 if log in endings and result["result"] != Status.FAILED:
-                    endings[log] += [one for one in [find_ending(result["result"], result["error"])] if one]
+                    ending = find_ending(result["result"], result["error"], result.get("exit_code", 0))
+                    endings[log] += [ending] if ending else []
         for log in left_out:
             endings[log].append(RunEnding.LEFT_OUT)
         ended = {log: worst(listed) for log, listed in endings.items()}
