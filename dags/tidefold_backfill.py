@@ -17,7 +17,7 @@ DOC = """
 | as_of | folds what was committed at the source before the END of the date, STAGED | one job, if needed |
 | quality | judges every row, as for any snapshot | one job, if needed |
 | confirm | tags it: for 2026-11-04 with `as-of-2026-11-05`, because its instant is the midnight after | none |
-| abort, done | abort what was staged and not confirmed; make the run red if a task is | none |
+| abort, done | abort what was staged and not confirmed (skipped: nothing); make the run red if a task is | none |
 
 `airflow backfill create --dag-id tidefold_backfill --from-date 2026-11-01 --to-date 2026-11-05 --max-active-runs 2`:
 in any order (`--run-backwards`), while scheduled runs continue. The table, the log and its positions are unchanged.

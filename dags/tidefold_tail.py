@@ -18,6 +18,8 @@ DOC = """
 | tail | snapshots each log as its newest materialization and the change sets after it: one small file | none |
 | done | is red if a task above is, and makes the run red | none |
 
+Of a log that somebody stopped, `ingest` takes nothing and says so: the run stays green.
+
 A tail-only snapshot is complete at once and is never published: readers still see what `tidefold_materialize`
 published. `./tidefold read LOG --snapshot ID` shows its rows; `./tidefold restore LOG ID --log-position replay` stages
 them. It is retired with its base. A log that was never materialized has no tail, and fails here. This DAG

@@ -11,7 +11,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from local_airflow.settings import PROJECT
 from support.pipelines import make_pipeline
-from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, StorageError, TidefoldError
+from tidefold.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    CorruptError,
+    InvalidInputError,
+    StorageError,
+    TidefoldError,
+)
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.run_endings import MEANINGS, Require, RunEnding, find_ending, may_follow, worst
 from tidefold.spark.result_file import read_outcomes, write_outcomes
@@ -172,3 +179,11 @@ def test_what_follows_starts_as_the_logs_ended(endings: list[RunEnding], with_al
 def test_the_worst_step_of_a_log_counts() -> None:
     assert worst([None, RunEnding.PUBLISHED, RunEnding.LEFT_OUT]) is RunEnding.LEFT_OUT
     assert worst([None, None]) is RunEnding.NOTHING_NEW
+
+
+def test_a_failed_step_tells_its_exit_code_by_which_damage_is_known() -> None:
+    pushed = Pushed()
+    with pytest.raises(AirflowFailException):
+        report([Outcome.of_error("accounts", CorruptError("CHECKSUM", "Wrong."))], {"ti": pushed})  # type: ignore[typeddict-item]
+    told = pushed.values["return_value"]["accounts"]
+    assert find_ending(told["result"], told["error"], told["exit_code"]) is RunEnding.DAMAGED
