@@ -51,8 +51,8 @@ class TidefoldPublishedOperator(TidefoldLogOperator):
         for log in left_out:
             endings[log].append(RunEnding.LEFT_OUT)
         ended = {log: worst(listed) for log, listed in endings.items()}
-        grouped = {ending.value: [log for log, one in ended.items() if one is ending] for ending in RunEnding}
-        grouped = {ending: logs for ending, logs in grouped.items() if logs}
+        named = {ending.value: [log for log, one in ended.items() if one is ending] for ending in RunEnding}
+        grouped = {ending: logs for ending, logs in named.items() if logs}
         words = "; ".join(f"{ending}: {', '.join(logs)}" for ending, logs in grouped.items())
         if not may_follow(ended.values(), self.require):
             context["ti"].xcom_push("return_value", grouped)

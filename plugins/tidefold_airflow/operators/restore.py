@@ -69,10 +69,11 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
             return Outcome(log, Status.ALREADY, "this run has restored it")
         outcome = explain(scope.pipeline, log, self._build_request(scope))
         assert isinstance(outcome.details, RestorePlanDetails)
-        for first, last, way in ((*bucket.key_groups, bucket.ways[0]) for bucket in outcome.details.buckets):
-            for file in way.files:
+        for bucket in outcome.details.buckets:
+            first, last = bucket.key_groups
+            for file in bucket.ways[0].files:
                 kind = next((one.place.partition(":")[0] for one in file.places if one.found == "there"), "nowhere")
-                self.log.info("key groups %d-%d of snapshot %s: from %s", first, last, way.snapshot, kind)
+                self.log.info("key groups %d-%d of snapshot %s: from %s", first, last, bucket.ways[0].snapshot, kind)
         return outcome
 
     def _build_request(self, scope: run_context.TaskScope) -> Restore:

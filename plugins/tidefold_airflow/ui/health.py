@@ -10,7 +10,6 @@ from tidefold.domain.alarms import AlarmKind
 from tidefold.domain.commit_times import NEVER, iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.source_progress import latest_commit_time
-from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.run_endings import MEANINGS, RunEnding
 from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.presentation.remarks import remarks
@@ -73,10 +72,10 @@ def word_of_log(status: LogStatus) -> Word:
         return Word("unreadable", "bad")
     if not status.begun:
         return Word("not begun", "calm")
-    verdict = status.attempt.verdict if status.attempt else None
+    verdict, proof = status.attempt.verdict if status.attempt else None, status.proof
     # Of several, the first one is shown.
     words: dict[str, tuple[object, str]] = {
-        MEANINGS[RunEnding.DAMAGED].word: (status.proof and (status.proof.damaged or _differs(status)), "bad"),
+        MEANINGS[RunEnding.DAMAGED].word: (proof and (proof.damaged or (proof.readers and proof.readers.error)), "bad"),
         MEANINGS[RunEnding.WAITS].word: (verdict and not verdict.allows, "warn"),
         MEANINGS[RunEnding.REFUSED].word: (status.why, "bad"),
         str(status.attempt.state if status.attempt else ""): (status.attempt, "busy"),
@@ -89,10 +88,6 @@ def word_of_log(status: LogStatus) -> Word:
     }
     chosen = ((text, tone) for text, (holds, tone) in words.items() if holds)
     return Word(*next(chosen, (MEANINGS[RunEnding.PUBLISHED].word, "good")))
-
-
-def _differs(status: LogStatus) -> bool:
-    return bool(status.proof and status.proof.readers and status.proof.readers.error)
 
 
 def word_of_snapshot(snapshot: Snapshot) -> Word:
@@ -173,11 +168,6 @@ def _note_of_attempt(attempt: Snapshot) -> Note:
         text += "question is open, clear the run of the approval DAG that asked."
         return Note(text, attempt.id, decide=True)
     return Note(f"Snapshot {attempt.id} is {attempt.state}.", run=attempt.run)
-
-
-def status_of_error(log: str, outcome: Outcome) -> LogStatus:
-    """Returns the status of a log whose ledger cannot be read."""
-    return LogStatus(log, begun=True, error=outcome)
 
 
 @dataclass(frozen=True, slots=True)

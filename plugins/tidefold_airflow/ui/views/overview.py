@@ -23,7 +23,7 @@ from tidefold.operations.retention.clean import STORE, clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.sets.status import SetStatus, read_set_status
-from tidefold_airflow.ui.health import Lag, Note, Word, lag_of, status_of_error, to_do, word_of_log
+from tidefold_airflow.ui.health import Lag, Note, Word, lag_of, to_do, word_of_log
 from tidefold_airflow.ui.request import LogPage, LogQuery, read_page
 from tidefold_airflow.ui.responses import hide_unexpected
 
@@ -91,7 +91,7 @@ def _line(pipeline: Pipeline, log: str) -> LogLine:
         lag = lag_of(state) if state else lag
     except Exception as error:
         hidden = Outcome.of_error(log, hide_unexpected(error, "Reading the log"))
-        status = with_alarms(pipeline, status_of_error(log, hidden))
+        status = with_alarms(pipeline, LogStatus(log, begun=True, error=hidden))
     return LogLine(status, word_of_log(status), lag, to_do(status, state))
 
 
