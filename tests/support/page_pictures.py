@@ -1,4 +1,4 @@
-"""Takes the pictures of watch.md and docs/how-to/run-in-airflow.md: the page, and a run, each in a real Airflow.
+"""Takes the pictures of watch.md and docs/how-to/run-in-airflow.md: the page, and the graph, in a real Airflow.
 
 `make page-pictures` takes all; names as arguments: only these. It needs a Chromium (scripts/install_browser).
 """
@@ -12,16 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
-from support.airflow_stack import wait_until
 from support.browser import chromium, frame_of, logged_in
 from support.page_store import tell
-from tidefold.cli.sample import PHASES, land, prepare
 
 IMAGES = PROJECT / "docs" / "images"
 _LARGEST = 200_000
@@ -46,25 +43,22 @@ PICTURES = (
     Picture("page-quarantine", "/logs/orders/quarantine", 620),
 )
 
-# A run on Airflow's own page, with the state of each task.
-RUN = Picture("run", "/dags/tidefold_materialize/runs/", 720)
+# The graph of the DAG on Airflow's own page.
+GRAPHS = (
+    Picture("graph-light", "/dags/tidefold_materialize", 640),
+    Picture("graph-dark", "/dags/tidefold_materialize", 640, dark=True),
+)
 
 
 def main() -> None:
-    """Starts Airflow over the pipeline, paused, and visits each page; then another one, for a run of the sample."""
+    """Starts Airflow over the pipeline, paused, and visits each page."""
     root = Path(tempfile.mkdtemp(prefix="tidefold-pictures-"))
     try:
-        if sys.argv[1:] != [RUN.name]:
-            (root / "pipeline").mkdir()
-            story = tell(root / "pipeline", "delivered", runs=14)
-            paused = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)
-            with _open_airflow(paused) as airflow:
-                _take(airflow)
-        if RUN.name in (sys.argv[1:] or [RUN.name]):
-            config = prepare(root / "sample", above=None)
-            land(config, PHASES[0])
-            with _open_airflow(Request(root / "second", config, "")) as airflow:
-                _take_run(airflow)
+        (root / "pipeline").mkdir()
+        story = tell(root / "pipeline", "delivered", runs=14)
+        paused = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)
+        with _open_airflow(paused) as airflow:
+            _take(airflow)
     finally:
         shutil.rmtree(root)
 
@@ -82,23 +76,21 @@ def _take(airflow: LocalAirflow) -> None:
     IMAGES.mkdir(exist_ok=True)
     api = airflow.api
     for browser in chromium():
-        for picture in (one for one in PICTURES if one.name in (sys.argv[1:] or [one.name])):
+        for picture in (one for one in (*PICTURES, *GRAPHS) if one.name in (sys.argv[1:] or [one.name])):
             with logged_in(browser, api.address, api.user, api.password, picture.dark) as page:
-                size = _shoot(page, api.address, picture)
+                size = (_shoot_graph if picture in GRAPHS else _shoot)(page, api.address, picture)
             print(f"{picture.name}.png: {size:,} bytes")
 
 
-def _take_run(airflow: LocalAirflow) -> None:
-    """Starts a run, waits until it has ended, and takes its page."""
-    dag, api = "tidefold_materialize", airflow.api
-    run = api.trigger(dag)
-    wait_until(lambda: all(one["state"] in ("success", "failed") for one in api.runs(dag)))
-    for browser in chromium():
-        with logged_in(browser, api.address, api.user, api.password) as page:
-            page.set_viewport_size({"width": 1280, "height": RUN.height})
-            page.goto(f"{api.address}{RUN.path}{quote(run)}")
-            page.wait_for_timeout(4000)
-            print(f"{RUN.name}.png: {_save(page, RUN):,} bytes")
+def _shoot_graph(page: Page, address: str, picture: Picture) -> int:
+    page.set_viewport_size({"width": 1900, "height": picture.height})
+    page.goto(f"{address}{picture.path}")
+    page.locator('button[aria-label*="raph"]').first.click(force=True)
+    page.wait_for_selector(".react-flow__node")
+    page.locator(".react-flow__controls-fitview").first.click(force=True)
+    # It moves, and does not say when it stands still.
+    page.wait_for_timeout(4000)
+    return _save(page.locator(".react-flow").first, picture)
 
 
 def _shoot(page: Page, address: str, picture: Picture) -> int:
@@ -110,7 +102,7 @@ def _shoot(page: Page, address: str, picture: Picture) -> int:
     return _save(page, picture)
 
 
-def _save(page: Page, picture: Picture) -> int:
+def _save(page: Page | Locator, picture: Picture) -> int:
     path = IMAGES / f"{picture.name}.png"
     page.screenshot(path=path, scale="css")
     size = path.stat().st_size

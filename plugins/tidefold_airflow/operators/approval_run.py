@@ -72,7 +72,7 @@ def ask_about(dag: str, log: str, snapshot: Snapshot) -> Outcome:
     if isinstance(response, ErrorResponse) and response.error == ErrorType.DAGRUN_ALREADY_EXISTS:
         approval = find_approval(dag, log, snapshot)
         if approval and not approval.open:
-            raise _ended(dag, log, snapshot)
+            raise _explain_end(dag, log, snapshot)
     summary = snapshot.verdict.summary if snapshot.verdict else ""
     message = f"snapshot {snapshot.id} failed its quality gate ({summary}); a person decides: run {run_id} of {dag}"
     return Outcome(log, Status.ASKED, message, snapshot.id)
@@ -96,7 +96,7 @@ def waits(scope: TaskScope, log: str, dag: str) -> Outcome | None:
             of = "" if one == log else f" of `{one}` in its set"
             return Outcome(log, Status.WAITS, f"skipped: snapshot {attempt.id}{of} {since}", attempt.id)
         if approval:
-            return Outcome.of_error(log, _ended(dag, one, attempt))
+            return Outcome.of_error(log, _explain_end(dag, one, attempt))
     return None
 
 
@@ -121,7 +121,7 @@ def still_waits(scope: TaskScope, log: str, dag: str) -> Outcome:
     return waits(scope, log, dag) or Outcome(log, Status.NOTHING, message)
 
 
-def _ended(dag: str, log: str, snapshot: Snapshot) -> RefusedError:
+def _explain_end(dag: str, log: str, snapshot: Snapshot) -> RefusedError:
     return RefusedError(
         "APPROVAL_ENDED",
         f"Run `{run_id_of(log, snapshot)}` of `{dag}` asked about snapshot {snapshot.id} of `{log}` and has ended.",
