@@ -37,7 +37,7 @@ from tidefold.ledger import Ledger, read_manifest, write_manifest
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.sweep import plan_forgotten, plan_sweep
 from tidefold.operations.retention.subsume import find_files_to_delete
-from tidefold.operations.retention.truncate import plan_release
+from tidefold.operations.retention.truncate import SegmentUse, plan_release
 
 _TABLE = pa.table({"_kg": pa.array([0], pa.int32()), "_op": pa.array([UPSERT], pa.int8())})
 Plan = dict[str, list[Changes]]
@@ -279,7 +279,7 @@ def truncate(world: World, log: str) -> Process:
         return
     state = world.commit(log, partial(log_bounds.truncate, keep=world.keep))
     yield
-    released = plan_release(world.store, state)
+    released = plan_release(SegmentUse(world.store), state)
     yield
     world.store.delete([entry.path for entry in released.unneeded])
     if released.unneeded:

@@ -29,7 +29,7 @@ from tidefold.fold.inputs import SourcePlaces
 from tidefold.fold.plan_fold import plan_fold
 from tidefold.ledger import Ledger, read_manifest, serialization
 from tidefold.operations.ground import recovery
-from tidefold.operations.retention.truncate import plan_orphans, plan_release
+from tidefold.operations.retention.truncate import SegmentUse, plan_orphans, plan_release
 
 LOGS = ("accounts", "tellers")
 SHAPE = TableSpec(("id",), (Column("id", "int"), Column("text", "string")), "postgresql", 1, 1)
@@ -190,7 +190,7 @@ class World:
             self._check_restorable(oracle, state)
             self._check_table(log, state)
             if state.garbage:
-                going = {entry.path for entry in plan_release(self.store, state).unneeded}
+                going = {entry.path for entry in plan_release(SegmentUse(self.store), state).unneeded}
                 assert not any(going & others for others in named.values()), "I12"
 
     def _check_restorable(self, oracle: Oracle, state: LogState) -> None:

@@ -133,10 +133,11 @@ class TidefoldTruncateOperator(TidefoldRetentionOperator):
     :param is_dry_run, approval, logs, only, config: As for TidefoldRetentionOperator.
     """
 
-    def remove_of(self, scope: TaskScope, log: str, dry_run: bool, approved: Approved) -> Outcome:
-        from tidefold.operations.retention.truncate import truncate
+    def remove(self, scope: TaskScope, dry_run: bool, approved: Approved) -> list[Outcome]:
+        """Cuts all logs, then reads once what they share."""
+        from tidefold.operations.retention.truncate import truncate_logs
 
-        return truncate(scope.pipeline, log, dry_run, approved)
+        return truncate_logs(scope.pipeline, scope.logs, dry_run, approved)
 
 
 class TidefoldLocalRetentionOperator(TidefoldRetentionOperator):

@@ -21,7 +21,7 @@ from tidefold.errors import SupersededError
 from tidefold.ledger import Ledger
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.sweep import plan_halves
-from tidefold.operations.retention.truncate import plan_orphans, plan_release
+from tidefold.operations.retention.truncate import SegmentUse, plan_orphans, plan_release
 
 INSTANT = "2026-01-01T00:00:00+00:00"
 
@@ -64,9 +64,9 @@ def test_a_segment_stays_whose_writer_brought_the_rest_between_the_cut_and_the_l
     ledger.commit(lambda state: append(state, [put_in_segment(state, 0)]))
     ledger.commit(lambda state: published(state))
     cut = ledger.commit(lambda state: log_bounds.truncate(state, 1))
-    assert [entry.path for entry in plan_release(store, cut).unneeded] == ["changelog/x.seg"]
+    assert [entry.path for entry in plan_release(SegmentUse(store), cut).unneeded] == ["changelog/x.seg"]
     ledger.commit(lambda state: append(state, [put_in_segment(state, 1)]))
-    assert plan_release(store, cut).unneeded == ()
+    assert plan_release(SegmentUse(store), cut).unneeded == ()
 
 
 def test_an_interrupted_drop_of_one_log_does_not_stop_the_others_of_its_run() -> None:

@@ -36,15 +36,21 @@ def plan(terminal: Terminal, logs: Logs = None) -> int:
     from tidefold.operations.local_copies.manage import retain_local
     from tidefold.operations.retention.clean import clean
     from tidefold.operations.retention.subsume import subsume
-    from tidefold.operations.retention.truncate import truncate
+    from tidefold.operations.retention.truncate import truncate_logs
     from tidefold.operations.snapshot.compact_log import compact_log
 
     pipeline = terminal.pipeline()
     chosen = choose_logs(pipeline, logs)
-    each: dict[str, Callable[..., Outcome]] = {"subsume": subsume, "truncate": truncate, "compact": compact_log}
-    plans = {name: for_each_log(chosen, partial(act, pipeline, plan=True)) for name, act in each.items()}
-    plans |= {
-        name: act(pipeline, chosen, plan=True) for name, act in {"clean": clean, "clean --local": retain_local}.items()
+
+    def plan_each(act: Callable[..., Outcome]) -> list[Outcome]:
+        return for_each_log(chosen, partial(act, pipeline, plan=True))
+
+    plans = {
+        "subsume": plan_each(subsume),
+        "truncate": truncate_logs(pipeline, chosen, plan=True),
+        "compact": plan_each(compact_log),
+        "clean": clean(pipeline, chosen, plan=True),
+        "clean --local": retain_local(pipeline, chosen, plan=True),
     }
     for name, outcomes in plans.items():
         due = [one for one in outcomes if one.status is not Status.NOTHING]
@@ -81,9 +87,10 @@ def truncate(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> 
 
     Next: tidefold status
     """
-    from tidefold.operations.retention.truncate import truncate as act
+    from tidefold.operations.retention.truncate import truncate_logs
 
-    return print_removals(terminal, act_on_logs(terminal, logs, act, dry_run))
+    pipeline = terminal.pipeline()
+    return print_removals(terminal, truncate_logs(pipeline, choose_logs(pipeline, logs), dry_run))
 
 
 def compact(terminal: Terminal, logs: Logs = None, dry_run: DryRun = False) -> int:

@@ -40,7 +40,7 @@ from tidefold.operations.ground.removal_details import (
 from tidefold.operations.ground.sweep import LEFTOVERS, delete_hidden, plan_change_files
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.publish.publish_set import require_alone
-from tidefold.operations.retention.truncate import plan_orphans, plan_release
+from tidefold.operations.retention.truncate import SegmentUse, plan_orphans, plan_release
 from tidefold.storage import Store, StoredObject, count_freed, delete_files
 from tidefold.storage.safe_files import PATTERN, is_owner_alive
 
@@ -343,7 +343,7 @@ def files_of_log(store: Store, state: LogState) -> tuple[tuple[StoredObject, ...
     paths = LogPaths(state.log)
     segments = {c.location.segment for c in state.change_sets} | set(state.garbage)
     files = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
-    files += plan_release(store, replace(state, garbage=tuple(sorted(segments)))).unneeded
+    files += plan_release(SegmentUse(store), replace(state, garbage=tuple(sorted(segments)))).unneeded
     own = store.list(paths.folder, unfinished=True)
     ledger = [entry for entry in own if entry.path.startswith(f"{paths.ledger}/")]
     return tuple(files), (*(entry for entry in own if entry not in ledger), *ledger)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tidefold.changelog.write_intents import ExpectedFiles, read_announced
 from tidefold.domain.log_state import ChangeSet, DeletionState, LogState
@@ -15,7 +16,7 @@ from tidefold.domain.retention import log_bounds
 from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
-from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ground.recovery import find_needed
 from tidefold.operations.ground.removal_details import EVERYTHING, Approved, TruncateDetails
@@ -41,32 +42,86 @@ class Released:
     unreadable: tuple[str, ...] = ()
 
 
-def plan_release(store: Store, state: LogState) -> Released:
+class SegmentUse:
+    """Which logs need which segments. Reads each listing, index and ledger at most once.
+
+    A log that is cut afterwards still counts with its old needs: cut all logs first.
+    planned: states of logs that are not cut yet, but count as if they were.
+    """
+
+    def __init__(self, store: Store, planned: Mapping[str, LogState] | None = None) -> None:
+        self._store = store
+        self._planned = planned or {}
+        self._owners: dict[str, frozenset[str] | None] = {}
+        self._change_sets: dict[str, tuple[ChangeSet, ...]] = {}
+        self._sure: dict[str, bool] = {}
+        self._taken: set[str] = set()
+
+    @cached_property
+    def sizes(self) -> Mapping[str, StoredObject]:
+        """All segments, listed before what is announced and the ledgers are read."""
+        return {entry.path: entry for entry in self._store.list(CHANGELOG)}
+
+    @cached_property
+    def on_their_way(self) -> ExpectedFiles:
+        return ExpectedFiles(read_announced(self._store))
+
+    def find_owners(self, paths: Sequence[str]) -> dict[str, frozenset[str] | None]:
+        """Returns the logs that have change sets in each segment; None: it is damaged."""
+        unread = [path for path in paths if path not in self._owners]
+        with ThreadPoolExecutor(_READERS) as pool:
+            read = pool.map(lambda path: _logs_of(self._store, path), unread)
+            self._owners.update(zip(unread, read, strict=True))
+        return {path: self._owners[path] for path in paths}
+
+    def find_needed(self, state: LogState, others: Iterable[str]) -> set[str]:
+        """Returns segments with change sets of other logs, or that the log itself has committed since its state."""
+        told_since = {c.location.segment for c in self._read(state.log) if c.sqn > state.last_sqn}
+        return told_since.union(c.location.segment for other in others for c in self._needs_of(other))
+
+    def is_sure(self, log: str) -> bool:
+        """Whether the needs of a log are known: its ledger is not lost, damaged or set back (I29)."""
+        if log not in self._sure:
+            self._sure[log] = Ledger(self._store, log).is_current()
+        return self._sure[log]
+
+    def take(self, segments: Iterable[StoredObject]) -> list[StoredObject]:
+        """Returns those that no log has taken yet to delete them. Two logs may both cut the last need of a segment."""
+        free = [entry for entry in segments if entry.path not in self._taken]
+        self._taken.update(entry.path for entry in free)
+        return free
+
+    def _needs_of(self, log: str) -> Iterable[ChangeSet]:
+        if (cut := self._planned.get(log)) is None:
+            return self._read(log)
+        return (*cut.change_sets, *(c for c in self._read(log) if c.sqn > cut.last_sqn))
+
+    def _read(self, log: str) -> tuple[ChangeSet, ...]:
+        if log not in self._change_sets:
+            state = Ledger(self._store, log).find()
+            # If two logs are dropped at once, the second must not leave segments that the first has already checked.
+            stays = state and state.deletion is DeletionState.NO
+            self._change_sets[log] = state.change_sets if state and stays else ()
+        return self._change_sets[log]
+
+
+def plan_release(use: SegmentUse, state: LogState) -> Released:
     """Checks the garbage of the log (I11, I12).
 
     A segment of an unfinished run stays, because a log may still commit it.
     """
     if not state.garbage:
         return Released((), ())
-    sizes = {entry.path: entry for entry in store.list(CHANGELOG)}
-    on_their_way = ExpectedFiles(read_announced(store))
-    waiting = [path for path in state.garbage if path in sizes and path not in on_their_way]
-    with ThreadPoolExecutor(_READERS) as pool:
-        owners = list(zip(waiting, pool.map(lambda path: _logs_of(store, path), waiting), strict=True))
-    sharing = {path: logs for path, logs in owners if logs is not None}
-    needed = _find_needed(store, state, sharing)
-    unneeded = {path: logs - {state.log} for path, logs in sharing.items() if path not in needed}
-    unsure = _find_unsure(store, unneeded.values())
-    staying = {path for path, logs in unneeded.items() if logs & unsure}
-    gone = [path for path in state.garbage if path not in sizes]
-    going = tuple(sizes[path] for path in unneeded if path not in staying)
+    waiting = [path for path in state.garbage if path in use.sizes and path not in use.on_their_way]
+    owners = use.find_owners(waiting)
+    sharing = {path: logs - {state.log} for path, logs in owners.items() if logs is not None}
+    needed = use.find_needed(state, sorted(frozenset[str]().union(*sharing.values())))
+    unneeded = [path for path in sharing if path not in needed]
+    staying = {path for path in unneeded if not all(map(use.is_sure, sharing[path]))}
+    gone = [path for path in state.garbage if path not in use.sizes]
+    going = tuple(use.sizes[path] for path in unneeded if path not in staying)
     settled = (*gone, *(path for path in sharing if path not in staying))
-    return Released(going, settled, tuple(path for path, logs in owners if logs is None))
-
-
-def _find_unsure(store: Store, sharing: Iterable[frozenset[str]]) -> frozenset[str]:
-    """Returns those logs whose needs are unknown: their ledger is lost, damaged, or was set back (I29)."""
-    return frozenset(log for log in frozenset[str]().union(*sharing) if not Ledger(store, log).is_current())
+    return Released(going, settled, tuple(path for path, logs in owners.items() if logs is None))
 
 
 def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
@@ -81,19 +136,6 @@ def _logs_of(store: Store, segment: str) -> frozenset[str] | None:
     except CorruptError as error:
         _log.warning("kept: %s", error)
         return None
-
-
-def _find_needed(store: Store, state: LogState, sharing: Mapping[str, frozenset[str]]) -> set[str]:
-    """Returns segments that still have change sets of other logs, or that the log has committed meanwhile."""
-    others: Sequence[str] = sorted(frozenset().union(*sharing.values()) - {state.log})
-    told_since = {c.location.segment for c in _change_sets(store, state.log) if c.sqn > state.last_sqn}
-    return told_since.union(c.location.segment for other in others for c in _change_sets(store, other))
-
-
-def _change_sets(store: Store, log: str) -> tuple[ChangeSet, ...]:
-    state = Ledger(store, log).find()
-    # If two logs are dropped at the same time, the second must not leave segments that the first has already checked.
-    return state.change_sets if state and state.deletion is DeletionState.NO else ()
 
 
 def plan_orphans(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
@@ -114,8 +156,8 @@ def plan_orphans(store: Store, logs: Sequence[str]) -> tuple[str, ...]:
     others = frozenset[str]().union(*rest.values())
     needed_files = find_needed(store, others - set(logs))
     unneeded = {path: owners for path, owners in rest.items() if path not in needed_files}
-    unsure = _find_unsure(store, unneeded.values())
-    return tuple(sorted(path for path, owners in unneeded.items() if not owners & unsure))
+    use = SegmentUse(store)
+    return tuple(sorted(path for path, owners in unneeded.items() if all(map(use.is_sure, owners))))
 
 
 def _logs_of_file(store: Store, path: str) -> frozenset[str] | None:
@@ -130,28 +172,70 @@ def truncate(pipeline: Pipeline, log: str, plan: bool = False, approved: Approve
 
     Also finishes an interrupted call. approved: truncate no further, and delete no other file.
     """
-    approved = approved.of(log)
+    cut = _cut(pipeline, log, plan, approved.of(log))
+    return _release(pipeline, cut, SegmentUse(pipeline.store), plan) if cut else _tell_empty(log)
+
+
+def truncate_logs(
+    pipeline: Pipeline, logs: Sequence[str], plan: bool = False, approved: Approved = EVERYTHING
+) -> list[Outcome]:
+    """Truncates each log, as `truncate`. Cuts all of them before it looks for what nothing needs any more."""
+    cuts: dict[str, _Cut] = {}
+
+    def cut_one(log: str) -> Outcome:
+        if cut := _cut(pipeline, log, plan, approved.of(log)):
+            cuts[log] = cut
+        return _tell_empty(log)
+
+    outcomes = for_each_log(logs, cut_one)
+    use = SegmentUse(pipeline.store, {log: cut.after for log, cut in cuts.items()} if plan else None)
+    released = for_each_log(cuts, lambda log: _release(pipeline, cuts[log], use, plan))
+    ended = {outcome.log: outcome for outcome in released}
+    return [ended.get(outcome.log, outcome) for outcome in outcomes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """approved: what of its garbage may be deleted."""
+
+    before: LogState
+    after: LogState
+    approved: Approved
+
+
+def _tell_empty(log: str) -> Outcome:
+    return Outcome(log, Status.NOTHING, "the log is empty")
+
+
+def _cut(pipeline: Pipeline, log: str, plan: bool, approved: Approved) -> _Cut | None:
     ledger = pipeline.ledger(log)
     before = ledger.find()
     if before is None:
-        return Outcome(log, Status.NOTHING, "the log is empty")
+        return None
     keep, kept_log = pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())
 
     def cut(state: LogState) -> LogState:
         return log_bounds.truncate(state, keep, kept_log, approved.cut)
 
-    state = cut(before) if plan else ledger.commit(cut)
-    released = plan_release(pipeline.store, replace(state, garbage=tuple(p for p in state.garbage if p in approved)))
-    if not plan and released.unneeded:
+    return _Cut(before, cut(before) if plan else ledger.commit(cut), approved)
+
+
+def _release(pipeline: Pipeline, cut: _Cut, use: SegmentUse, plan: bool) -> Outcome:
+    state, log = cut.after, cut.after.log
+    ledger = pipeline.ledger(log)
+    garbage = tuple(path for path in state.garbage if path in cut.approved)
+    released = plan_release(use, replace(state, garbage=garbage))
+    unneeded = {entry.path: entry.bytes for entry in use.take(released.unneeded)}
+    if not plan and unneeded:
         ledger.require_current(state)
     if not plan:
-        delete_files(pipeline.store, [entry.path for entry in released.unneeded], pipeline.config.retention.threads)
+        delete_files(pipeline.store, list(unneeded), pipeline.config.retention.threads)
         ledger.commit(lambda current: log_bounds.forget_garbage(current, released.settled))
         ledger.prune()
         if of_set := pipeline.config.set_of(log):
             pipeline.set_ledger(of_set.name).prune()
-    unneeded = {entry.path: entry.bytes for entry in released.unneeded}
-    return _describe(before, state, unneeded, released.unreadable, log_bounds.bounds(state, keep, kept_log), plan)
+    keep, kept_log = pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())
+    return _describe(cut.before, state, unneeded, released.unreadable, log_bounds.bounds(state, keep, kept_log), plan)
 
 
 def _describe(

@@ -29,9 +29,10 @@ from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.requests import Fold
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.subsume import subsume
-from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.retention.truncate import truncate, truncate_logs
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
+from tidefold.wiring import open_pipeline
 
 
 def failing(pipeline: Pipeline, at: int | None = None, fault: Fault | None = None) -> Pipeline:
@@ -225,6 +226,57 @@ def test_a_shared_segment_goes_only_when_both_logs_have_released_it(tmp_path: Pa
     assert shared in truncate(pipeline, second).facts["paths"]
     assert segments(pipeline) == named(pipeline)
     assert [len(table_rows(pipeline, log)) for log in PAIR] == [3, 3]
+
+
+def truncate_shared(root: Path, logs: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Truncates logs that are all behind their shared segment. Returns how many ledgers were read."""
+    pipeline = make(root, logs)
+    for log in logs:
+        land(root, log, 0)
+    ingest(pipeline, logs, in_process)
+    [shared] = segments(pipeline)
+    for log in logs:
+        folded_past(pipeline, root, log)
+    planned = truncate_logs(pipeline, logs, plan=True)
+    read: list[str] = []
+    find = Ledger.find
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "find", lambda self: read.append("") or find(self))
+        outcomes = truncate_logs(pipeline, logs)
+    assert [one.status for one in outcomes] == ["truncated"] * len(logs)
+    assert sum(shared in one.facts["paths"] for one in outcomes) == 1
+    assert [one.facts["paths"] for one in planned] == [one.facts["paths"] for one in outcomes]
+    assert segments(pipeline) == named(pipeline)
+    assert not any(state.garbage for log in logs if (state := pipeline.ledger(log).find()))
+    return len(read)
+
+
+def test_logs_that_are_truncated_together_read_each_ledger_once_and_delete_what_they_share_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = {}
+    for count in (2, 4):
+        root = tmp_path / str(count)
+        root.mkdir()
+        reads[count] = truncate_shared(root, [f"log_{number}" for number in range(count)], monkeypatch)
+    assert reads[4] == 2 * reads[2]
+
+
+def test_a_log_that_cannot_be_cut_keeps_what_it_shares(tmp_path: Path) -> None:
+    pipeline = make(tmp_path)
+    land_pair(tmp_path)
+    ingest(pipeline, PAIR, in_process)
+    [shared] = segments(pipeline)
+    for log in PAIR:
+        folded_past(pipeline, tmp_path, log)
+    for entry in pipeline.store.list("logs/items/ledger"):
+        path = tmp_path / "store" / entry.path
+        path.chmod(0o600)
+        path.write_bytes(b"{}")
+    fresh = open_pipeline(tmp_path / "tidefold.yaml")
+    items, orders = truncate_logs(fresh, PAIR)
+    assert items.error_code == orders.error_code == "UNREADABLE"
+    assert shared in segments(fresh)
 
 
 def test_a_dropped_log_leaves_the_segments_that_others_need(tmp_path: Path) -> None:
