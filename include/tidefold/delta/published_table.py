@@ -120,12 +120,6 @@ def active_files(table: DeltaTable) -> dict[str, int]:
     return dict(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
 
 
-def _list_vectors(previous: Published | None) -> dict[str, Descriptor]:
-    """Returns the deletion vectors that the table has after a publication, by the path of their file."""
-    shown = previous.manifest.shown if previous else ()
-    return {f"_data/{f.name}": descriptor(f.deletions, is_file=True) for f in shown if f.deletions}
-
-
 def require_untouched(
     store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool
 ) -> None:
@@ -164,6 +158,12 @@ def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Publ
         "commits": vectors is not None,
     }
     return {name for name, as_left in same.items() if not as_left}
+
+
+def _list_vectors(previous: Published | None) -> dict[str, Descriptor]:
+    """Returns the deletion vectors that the table has after a publication, by the path of their file."""
+    shown = previous.manifest.shown if previous else ()
+    return {f"_data/{f.name}": descriptor(f.deletions, is_file=True) for f in shown if f.deletions}
 
 
 def find_protocol(table: DeltaTable) -> TableProtocol | None:

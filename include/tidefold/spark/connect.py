@@ -65,22 +65,6 @@ def _other_disk(config: Config, shown: str) -> RefusedError:
     return RefusedError("LOCAL_ON_CLUSTER", message, hint=hint)
 
 
-def _require_same_disk(session: SparkSession, config: Config, shown: str) -> None:
-    """Raises RefusedError if the server does not see a file that lies here: one address may have two disks."""
-    from pyspark.errors import AnalysisException
-
-    if not config.local.folders or config.local.shared or not is_one_process(config.spark.master):
-        return
-    folder = config.path.parent / config.local.folders[0]
-    make_private_folder(folder)
-    with NamedTemporaryFile(dir=folder, prefix=".seen-") as marker:
-        try:
-            # Its address is looked up, and no job is started.
-            _ = session.read.text(f"file://{marker.name}").schema
-        except AnalysisException as error:
-            raise _other_disk(config, shown) from error
-
-
 def _strip(address: str) -> str:
     """An address without its parameters, with a port."""
     match = re.match(r"sc://([^/;]+)", address)
@@ -105,6 +89,22 @@ def run_connected(pipeline: Pipeline, step: AnyStep, logs: Sequence[str], connec
     if any(outcome.error and outcome.error.code.startswith("CONNECT_") for outcome in outcomes):
         close_connected()
     return [outcome.with_engine(EngineName.SPARK) for outcome in outcomes]
+
+
+def _require_same_disk(session: SparkSession, config: Config, shown: str) -> None:
+    """Raises RefusedError if the server does not see a file that lies here: one address may have two disks."""
+    from pyspark.errors import AnalysisException
+
+    if not config.local.folders or config.local.shared or not is_one_process(config.spark.master):
+        return
+    folder = config.path.parent / config.local.folders[0]
+    make_private_folder(folder)
+    with NamedTemporaryFile(dir=folder, prefix=".seen-") as marker:
+        try:
+            # Its address is looked up, and no job is started.
+            _ = session.read.text(f"file://{marker.name}").schema
+        except AnalysisException as error:
+            raise _other_disk(config, shown) from error
 
 
 def run_patiently(

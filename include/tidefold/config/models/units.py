@@ -13,7 +13,9 @@ from tidefold.yaml_files.messages import mistake
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]i?)?B", re.ASCII)
 _POWERS = {"k": 1, "M": 2, "G": 3, "T": 4}
 _SPAN = re.compile(r"[1-9]\d{0,5}[mhd]", re.ASCII)
+SPAN = _SPAN.pattern
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SIZE_TEXT = WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
 
 
 def find_bytes(size: Any) -> int | None:
@@ -51,8 +53,6 @@ def _require_micros(value: Any) -> int:
     raise mistake("CONFIG_WRONG_TYPE", "must be a time such as 12h or 30d.", "Units are m, h and d.")
 
 
-SPAN = _SPAN.pattern
-_SIZE_TEXT = WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"})
 # In bytes.
 Size = Annotated[int | None, BeforeValidator(_require_size), _SIZE_TEXT]
 # A size that may be zero.

@@ -106,13 +106,6 @@ def find_path(record: Any, path: str) -> Any:
     return record
 
 
-def _has_path(record: Mapping[str, Any], path: str) -> bool:
-    """Whether something lies at a path, if only null."""
-    above, _, name = path.rpartition(".")
-    within = find_path(record, above) if above else record
-    return isinstance(within, dict) and name in within
-
-
 def list_profiles(folder: Path) -> Mapping[str, Profile]:
     """Returns the profiles of a user, which come first, and the shipped ones. Raises InvalidInputError."""
     files = sorted((folder / OWN).glob(f"*{ENDING}"))
@@ -127,6 +120,13 @@ def recognise(records: Sequence[Mapping[str, Any]], profiles: Mapping[str, Profi
         return len(others) < len(records) and all(_is_control(profile, one) for one in others)
 
     return next((name for name, profile in profiles.items() if fits(profile)), "")
+
+
+def _has_path(record: Mapping[str, Any], path: str) -> bool:
+    """Whether something lies at a path, if only null."""
+    above, _, name = path.rpartition(".")
+    within = find_path(record, above) if above else record
+    return isinstance(within, dict) and name in within
 
 
 def _is_control(profile: Profile, record: Mapping[str, Any]) -> bool:

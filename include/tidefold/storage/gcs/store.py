@@ -22,10 +22,6 @@ _MORE = 308
 _PAGE = 1000  # Names in one page of a listing.
 
 
-def _describe(mark: str, **more: str) -> dict[str, object]:
-    return {**more, "contentType": _KIND, "metadata": {PUT_MARK: mark}}
-
-
 class ResumableUpload:
     """An upload in parts. The object appears, whole, with its last part. Until then it is invisible.
 
@@ -79,6 +75,10 @@ class ResumableUpload:
         """Deletes the parts. If that fails, they are invisible, and Google deletes them."""
         with suppress(*FAILURES):
             self._bucket.call(lambda session: session.send("delete", self._place))
+
+
+def _describe(mark: str, **more: str) -> dict[str, object]:
+    return {**more, "contentType": _KIND, "metadata": {PUT_MARK: mark}}
 
 
 class GcsStore(ObjectStore):
