@@ -62,7 +62,7 @@ def test_what_is_written_stops_growing(folder: Path) -> None:
     land(folder / "landing/t", "t", {"id": 7}, {"id": 7})
     assert init("landing").exit_code == 0
     config = load_config(Path("tidefold.yaml"))
-    assert (config.retention.keep, config.retention.log, config.snapshots.kind) == (30, "30d", "auto")
+    assert (config.retention.keep, config.retention.log, config.snapshots.kind) == (30, 30 * 86_400_000_000, "auto")
 
 
 def test_an_existing_file_is_left_as_it_is(folder: Path) -> None:

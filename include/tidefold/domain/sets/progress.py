@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 
@@ -178,14 +178,14 @@ def follow_records(
     *,
     known: bool,
     may_be_empty: bool = False,
-    is_unbroken: bool = True,
+    gaps: Sequence[tuple[int, int]] = (),
 ) -> LogProgress:
     """Returns what the new records of a log show.
 
     records: in offset order; those before `taken_to` are from files that landed late.
-    is_unbroken: whether the log has ingested all offsets below `taken_to`.
+    gaps: ranges of offsets below `taken_to` that the log has not ingested, in order: the first one, and that after it.
     """
-    scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0, is_unbroken=is_unbroken)
+    scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0, gaps=gaps)
     for record in records:
         scan.add(record)
     initial = [one for one in scan.snapshots if not one.is_signalled]
@@ -224,14 +224,15 @@ class _SnapshotRows:
 class _RecordScan:
     """Adds up the records of one log."""
 
-    def __init__(self, taken_to: int, is_adopted: bool, is_unbroken: bool) -> None:
+    def __init__(self, taken_to: int, is_adopted: bool, gaps: Sequence[tuple[int, int]]) -> None:
         self.next_offset = taken_to
         self.first_offset: int | None = None
         self.runs: list[RecordRun] = []
         self.seen: dict[str, int] = {}
         self.places: dict[str, int] = {}
         self.renumbers: bool | None = None
-        self.unbroken_to = taken_to if is_unbroken else -1
+        self._gaps = [*gaps, (taken_to, -1)]
+        self.unbroken_to = self._gaps[0][0]
         self.untracked: int | None = None
         self.snapshots: list[_SnapshotRows] = []
         self._taken_to = taken_to
@@ -258,6 +259,9 @@ class _RecordScan:
             self.first_offset = record.offset
         if record.offset == self.unbroken_to:
             self.unbroken_to += 1
+            if self.unbroken_to == self._gaps[0][1]:
+                del self._gaps[0]
+                self.unbroken_to = self._gaps[0][0]
         self.next_offset = max(self.next_offset, record.offset + 1)
 
     def _add_run(self, record: SourceRecord) -> None:

@@ -212,20 +212,20 @@ def _scan_log(
         # A log that went beyond the point, while it was in no set, joins it again.
         known=cut is not None and taken_to <= cut,
         may_be_empty=plan.log in chosen.may_be_empty,
-        is_unbroken=_has_no_gap(plan),
+        gaps=_find_gaps(plan),
     )
     return _LogScan(progress, offsets, taken)
 
 
-def _has_no_gap(plan: Planned) -> bool:
-    """Whether the log has ingested all offsets from its first one on."""
+def _find_gaps(plan: Planned) -> list[tuple[int, int]]:
+    """Returns the ranges of offsets after its first one that the log has not ingested."""
     ranges = sorted((one.first_offset, one.next_offset) for one in plan.listed.begun.landed)
-    reached = ranges[0][0] if ranges else 0
+    reached, gaps = ranges[0][0] if ranges else 0, []
     for first, end in ranges:
         if first > reached:
-            return False
+            gaps.append((reached, first))
         reached = max(reached, end)
-    return True
+    return gaps
 
 
 def _find_table(pipeline: Pipeline, landed: LandedEnds, plan: Planned) -> str:

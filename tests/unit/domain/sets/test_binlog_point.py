@@ -170,8 +170,8 @@ def _follow(log: Binlog, steps: list[Landed]) -> list[Step]:
         new = {t: [r for r in log.topics[t] if landed.has(t, r.offset) and r.offset not in taken[t]] for t in TABLES}
         for table in TABLES:
             to = max(taken[table], default=-1) + 1
-            unbroken = len(taken[table]) == to
-            logs[table] = follow_records(table, new[table], to, known=point is not None, is_unbroken=unbroken)
+            gaps = [(offset, offset + 1) for offset in range(to) if offset not in taken[table]]
+            logs[table] = follow_records(table, new[table], to, known=point is not None, gaps=gaps)
         found = find_point(log.find_ends(point.read_to if point else -1, landed.upto["marks"]), logs, point)
         assert found.disorder == ""
         point = found.point or point
@@ -221,6 +221,20 @@ def test_everything_that_has_landed_is_reached(given_binlog: tuple[Binlog, list[
     assert result.point is not None
     assert _last_of(result.point) == len(log.transactions) - 1
     assert result.waits == {}
+
+
+def test_a_late_file_whose_records_fill_a_gap_lets_the_point_go_on() -> None:
+    """Its first record belongs to the point and is ingested, its second does not: it proves what comes after it."""
+    log = Binlog([[], ["b"], ["a", "b"], [OTHER, *TABLES]], goes_on=False)
+    log.snapshot()
+    log.run((0, 0), 8, {})
+    log.run((0, 0), len(log.plan((0, 0))), {})
+    before = Landed({"a": 2, "b": 5, "c": 2, "marks": 4}, late={"b": (2, 4)})
+    after = Landed({**{t: len(log.topics[t]) for t in TABLES}, "marks": len(log.marks)}, late={})
+    first, second = _follow(log, [before, after])
+    assert first.taken["b"] == {0, 1, 4}
+    assert second.found.waits == {}
+    assert second.taken["b"] == set(range(7))
 
 
 def _partly_sent() -> Binlog:
