@@ -32,7 +32,7 @@ from torture.person import FoundError, Landing, Person
 from torture.plan import CONNECTORS, PHASES, STEPS, draw_plan
 from torture.proof import find_unended, prove
 from torture.servers import Maria, Postgres, Server
-from torture.tables import Table, create, dump, published, random_kinds, random_tables
+from torture.tables import Key, Table, create, dump, published, random_kinds, random_tables
 from torture.twins import NAMES as TWINS
 from torture.twins import Twins
 from torture.workload import Workload
@@ -99,6 +99,8 @@ class Seed:
         self.hand = random.Random(f"person {number}")
         self.person = Person(self.hand, self.folder, self.landing, self.tables, self.modes)
         self.person.leaves_out = self.plan.leaves_out
+        if self.form == "unwrapped":
+            self.person.write_again = self._write_again
         self.exports = Exports(random.Random(f"exports {number}"), self.folder, self.work)
         self.beside = Beside(random.Random(f"beside {number}"), self.folder, self.person)
         self.grouped = Grouped(random.Random(f"grouped {number}"), self.work.session, self.folder, topic)
@@ -257,6 +259,25 @@ class Seed:
             self.work.signal(deed, altered)
         elif table := self.work.alter("" if deed == "alter" else deed):
             altered.add(table.name)
+
+    def _write_again(self, keys: dict[str, set[Key]]) -> bool:
+        """Changes rows once more, each in a transaction of its own; one that is gone comes and goes."""
+        work, self.work.rnd = self.work, self.hand
+        if not self.capture.running:
+            self.capture.start()
+        work.end_spanning()
+        for table in (one for one in self.tables if one.name in keys):
+            for key in sorted(keys[table.name]):
+                if key in table.keys:
+                    work.session.execute(work.update_row(table, key))
+                else:
+                    work.session.execute(work.insert_rows(table, [key]))
+                    work.session.execute(work.delete_row(table, key))
+                work.counts["written again"] = work.counts.get("written again", 0) + 1
+        work.rnd = self.rnd
+        self._await_marker()
+        self.landing.arrive(self.hand, 1)
+        return True
 
     # -- tidefold -----------------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class _Scramble:
                 self._insert(rnd.choice(self.pool))
             elif self.held:
                 row = rnd.choice(sorted(self.held))
-                self._delete(row) if deed == "delete" else self._update(row, rnd, deed == "move")
+                self.delete_row(row) if deed == "delete" else self._update(row, rnd, deed == "move")
         for row, key in sorted(self.held.items()):
             if list(self.held.values()).count(key) > 1:
                 self._move(row, self._free())
@@ -115,7 +115,7 @@ class _Scramble:
         self.held[self.rows] = key
         self.rows += 1
 
-    def _delete(self, row: int) -> None:
+    def delete_row(self, row: int) -> None:
         self.lines.append(f"delete from {self.work.name(self.table)} where ctid=p{row};")
         del self.held[row]
 

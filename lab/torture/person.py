@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tidefold.cli.app import app
-from torture.tables import Alteration, Table
+from torture.tables import Alteration, Key, Table, key_literal
 
 COUNTS = ("changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
 _STOPS = ("UNKNOWN_COLUMN", "MISSING_COLUMN", "DECIMAL_SCALE", "LANDED_REFUSED")
@@ -143,6 +144,9 @@ class Person:
         self.exits: dict[str, int] = {}
         # Called after each publication.
         self.published: Callable[[], None] = lambda: None
+        # Has rows changed once more at their source, if the form of the records cannot tell which row they mean.
+        self.write_again: Callable[[dict[str, set[Key]]], bool] = lambda keys: False
+        self._again: dict[str, set[Key]] = {}
 
     # -- commands -----------------------------------------------------------------------------------------------
 
@@ -264,9 +268,36 @@ class Person:
         for name in self.tables:
             self._let_columns_come(name, "quarantine")
         self.write()
-        if told:
+        if self._takes_over(told):
+            self.meet(self.ingest() | self.refused())
+        elif told:
             shown = {name: self.shown(name) for name in told}
             raise FoundError(f"blocked: {told}: {shown}; {[self.tables[name].altered for name in told]}")
+
+    def _takes_over(self, told: dict[str, str]) -> bool:
+        """Does what the hint of KEY_TAKEN_OVER says: the rows change at their source, and the records are settled."""
+        if not told or any(why.split()[1::2] != ["KEY_TAKEN_OVER"] for why in told.values()):
+            return False
+        keys = {name: self._refused_keys(self.tables[name]) for name in told}
+        new = {name: ones - self._again.get(name, set()) for name, ones in keys.items()}
+        if any(new.values()) and not self.write_again(new):
+            return False
+        for name, ones in keys.items():
+            self._again[name] = self._again.get(name, set()) | ones
+            self.call("quarantine", "settle", name, "--by", "rig", "--reason", "their rows were written again")
+        return True
+
+    def _refused_keys(self, table: Table) -> set[Key]:
+        """The keys of refused unwrapped records, as literals."""
+        keys = set()
+        for one in self.call("quarantine", "show", table.name, "--limit", "1000")["records"]:
+            texts = [
+                re.search(rf'"{name}":("[^"]*"|-?[0-9]+)', one["record"].partition('"value":')[2] or one["record"])
+                for name in table.key
+            ]
+            cells = [json.loads(text[1]) for text in texts if text]
+            keys.add(tuple(key_literal(kind.name, cell) for kind, cell in zip(table.key.values(), cells, strict=True)))
+        return keys
 
     def _let_columns_come(self, name: str, policy: str) -> None:
         """With the policy `quarantine` the configuration cannot add a column: for a while it is another policy."""
@@ -429,7 +460,7 @@ class Person:
             if outcome["error"]:
                 told[name] = str(outcome)
         told |= {log: why for log, why in self.refused().items() if log == name}
-        if told:
+        if told and not self._takes_over(told):
             raise FoundError(f"a rebuild is blocked: {told}: {self.shown(name)}; {self.tables[name].altered}")
         self.publish(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,13 @@ _KEYS = {
     "uuid": _uuid,
     "date": lambda number, rnd: f"'{1990 + number // 300}-{number // 25 % 12 + 1:02d}-{number % 25 + 1:02d}'",
 }
+
+
+def key_literal(kind: str, cell: Any) -> str:
+    """The literal of a value of a key column, as `new_key` has it. cell: as a record has it."""
+    if kind == "date":
+        return f"'{datetime.date(1970, 1, 1) + datetime.timedelta(cell)}'"
+    return f"'{cell}'" if kind == "uuid" else str(cell) if isinstance(cell, int) else quoted(cell)
 
 
 def _key_kinds(connector: str, kinds: dict[str, Kind]) -> dict[str, Kind]:

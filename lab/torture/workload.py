@@ -59,7 +59,7 @@ class Workload:
         sets = ", ".join(f"{self.server.quote(name)}={value}" for name, value in new.items())
         return f"update {self.name(table)} set {sets} where {self.where(table, key)}"
 
-    def _delete(self, table: Table, key: Key) -> str:
+    def delete_row(self, table: Table, key: Key) -> str:
         table.keys.discard(key)
         return f"delete from {self.name(table)} where {self.where(table, key)}"
 
@@ -93,11 +93,13 @@ class Workload:
         return [self.update_row(table, key) for key in self.some(table, self.rnd.choice((1, 2, 4)))]
 
     def delete(self, table: Table) -> list[str]:
-        return [self._delete(table, key) for key in self.some(table)]
+        return [self.delete_row(table, key) for key in self.some(table)]
 
     def again(self, table: Table) -> list[str]:
         """Deleted and inserted again at once."""
-        return [made for key in self.some(table) for made in (self._delete(table, key), self.insert_rows(table, [key]))]
+        return [
+            made for key in self.some(table) for made in (self.delete_row(table, key), self.insert_rows(table, [key]))
+        ]
 
     def chain(self, table: Table) -> list[str]:
         """A key changes, and changes again; in between the row may change."""
@@ -110,7 +112,7 @@ class Workload:
                 if self.rnd.random() < 0.3:
                     made.append(self.update_row(table, key))
             if self.rnd.random() < 0.15:
-                made.append(self._delete(table, key))
+                made.append(self.delete_row(table, key))
         return made
 
     def swap(self, table: Table) -> list[str]:
@@ -227,7 +229,7 @@ class Workload:
             statements = []
             for deed, key in zip(("update", "delete", "move"), held, strict=False):
                 to = table.new_key(self.rnd) if deed == "move" and table.moves else None
-                statements.append(self._delete(table, key) if deed == "delete" else self.update_row(table, key, to))
+                statements.append(self.delete_row(table, key) if deed == "delete" else self.update_row(table, key, to))
             statements.append(self.insert_rows(table, [table.new_key(self.rnd) for _ in range(2)]))
             self.other.execute(*statements)
             after = table.keys - (before - {*held})

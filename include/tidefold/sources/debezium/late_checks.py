@@ -109,8 +109,8 @@ class LateKeys:
         # A bit for each row that was forgotten.
         self._forgotten = bytearray()
         self._images: deque[Image] = deque(maxlen=_MOST_IMAGES)
-        # The highest position in the transaction, and the key of the last delete, where records have no order.
-        self.highest = -1
+        # Where records have no order: marks of those of the transaction, and the key of the last delete.
+        self._sent = set[int]()
         self.deleted: Hashable = None
         # The last update had no `before`: then that of a delete has the key alone.
         self._has_keys_alone = False
@@ -120,12 +120,22 @@ class LateKeys:
         """Whether an update may mean another row than that of its key."""
         return bool(self._open) or self.is_blind or self.asks
 
+    def was_sent(self, transaction: Any, recall: Recall | None, *mark: Hashable) -> bool:
+        """Whether the transaction has this record already: a connector that was started again sends it once more."""
+        self._begin(transaction)
+        if recall and self.asks:
+            self._adopt(recall(transaction))
+        was_sent = hash(mark) in self._sent
+        if len(self._sent) < _MOST_KEYS:
+            self._sent.add(hash(mark))
+        return was_sent
+
     def _begin(self, transaction: Any) -> None:
         """Begins a transaction, if it is another one. Only the first one of a file may have begun before it."""
         if transaction == self.transaction:
             return
         self.asks, self.is_blind = self.asks and self.transaction is None, False
-        self.transaction, self._begun, self.highest = transaction, (), -1
+        self.transaction, self._begun, self._sent = transaction, (), set()
         if self._open:
             if self._had:
                 self._had |= {key: _has_row(one) for key, one in self._open.items()}
@@ -136,7 +146,7 @@ class LateKeys:
         self.asks, self.is_blind = False, earlier is None
         if earlier is None or earlier.transaction != self.transaction:
             return
-        self.highest = max(self.highest, earlier.highest)
+        self._sent |= earlier._sent
         for key in earlier._open:
             one, rows = earlier._hold(key), self._hold(key).rows if key in self._open else []
             for row in one.rows:
@@ -255,7 +265,8 @@ class LateKeys:
         self._look_up(at, key, one)
         is_delete = change.op != UPSERT
         met = next((row for row in reversed(one.rows) if image and row.row and self._told(row.row) == image), None)
-        if self._lacks_before and not is_delete and one.rows and one.had and not one.is_free:
+        is_one_of_two = len(one.rows) > 1 or (one.had and not one.is_free)
+        if self._lacks_before and not is_delete and one.rows and is_one_of_two:
             one.is_doubted = True
             raise _refuse("It does not show which of two rows of its key it changes.", one)
         if met is None and one.rows and self._is_former(one, before):

@@ -40,10 +40,7 @@ read_marks = make_decoder(_Marks).decode
 def follow_unwrapped(
     keys: LateKeys, at: ReaderPosition, change: Any, value: bytes, key: Hashable, image: Image, recall: Recall
 ) -> Any:
-    """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError.
-
-    A connector that was started again sends a transaction from its beginning: what came before is left alone.
-    """
+    """The change to append instead of this one; None: the record changes no row. Raises RefusedRecordError."""
     deleted, keys.deleted = keys.deleted, None
     if value == b"null":  # A tombstone repeats the delete before it.
         return None if deleted == key else change
@@ -53,11 +50,9 @@ def follow_unwrapped(
     if op not in ("c", "u", "d") or lsn is None or transaction is None:
         return change
     keys.see(op, before)
-    if (op == "u" and not keys.is_watching) or (transaction == keys.transaction and lsn < keys.highest):
-        return change
-    followed = keys.follow(at, change, op, transaction, key, before, recall)
-    keys.highest = max(keys.highest, lsn)
-    return followed
+    if keys.was_sent(transaction, recall, lsn, op, key):
+        return None
+    return change if op == "u" and not keys.is_watching else keys.follow(at, change, op, transaction, key, before, None)
 
 
 def follows_unwrapped(shape: TableSpec) -> bool:

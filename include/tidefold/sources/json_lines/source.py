@@ -247,8 +247,10 @@ class JsonReader:
                 with suppress(RefusedRecordError, *UNDECODABLE):
                     rows, marks = self._rows(value), read_marks(value)
                     order = at.place.partition, at.known_offset
-                    key, recall = rows.key_of(rows.key(value)), partial(self._recall, at)
-                    refused.since = self._keys.hide(marks.op or "", marks.transaction, key, order, None, recall)
+                    key, recall, op = rows.key_of(rows.key(value)), partial(self._recall, at), marks.op or ""
+                    was_sent = self._keys.was_sent(marks.transaction, recall, marks.lsn, op, key)
+                    since = self._keys.hide(op, marks.transaction, key, order, None, None)
+                    refused.since = order if was_sent else since
             raise
 
     def _follow(self, at: ReaderPosition, change: Change, value: msgspec.Raw) -> Change | None:

@@ -213,6 +213,37 @@ def test_unwrapped_records_of_keys_that_are_checked_late_are_equal_or_refused(
     assert refused or rows(made) == feed.table
 
 
+class Restarted(Feed):
+    """Its connector is killed now and then, and sends the transaction again, perhaps with the one before it."""
+
+    def __init__(self, *args: Any, **own: Any) -> None:
+        super().__init__(*args, **own)
+        self.begins = [0]
+
+    def transact(self) -> None:
+        begin = len(self.records)
+        super().transact()
+        if len(self.records) > begin and self.chance.random() < 0.5:
+            killed = self.chance.randrange(begin, len(self.records))
+            again = self.chance.choice([begin, begin, self.begins[-1]])
+            sent = [*self.records[: killed + 1], *self.records[again:]]
+            self.records[:] = [one | {"offset": offset} for offset, one in enumerate(sent)]
+            begin += killed + 1 - again
+        self.begins.append(begin)
+
+
+@pytest.mark.rotates(4)
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("form", FORMS)
+def test_unwrapped_records_that_are_sent_again_change_nothing(tmp_path: Path, form: str, seed: int) -> None:
+    """Faults: of a row that was sent again one remained, and the end of the row from before ended the new one."""
+    feed = Restarted(random.Random(f"again {seed}"), "full", late=True)
+    made = unwrapped(tmp_path, feed, form)
+    refused = {one.reason for one in count_refused(made, "items")}
+    assert refused <= {"KEY_TAKEN_OVER"}
+    assert refused or rows(made) == feed.table
+
+
 SWAP = ((1, (2, 1, "a")), (2, (1, 2, "b")))
 TWICE = ((1, (5, 1, "a")), (1, (6, 1, "a")))
 
