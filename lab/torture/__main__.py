@@ -375,7 +375,8 @@ class Seed:
     def _without_left_out(self, table: Table, when: str, expected: Counter[Any], found: Counter[Any]) -> Counter[Any]:
         """The rows of the dump that the table can have: of the others, records prove that a value was never sent."""
         count = len(table.key)
-        proof = prove(self.capture.out / self.landing.topics[table.name], table, self.plan)
+        ignored = set(self.person.config["logs"][table.name].get("ignored", []))
+        proof = prove(self.capture.out / self.landing.topics[table.name], table, self.plan, ignored)
         unknown = {row[:count] for row in expected} - proof.seen if self.plan.unseen else set()
         absent = {row[:count] for row in expected} - {row[:count] for row in found} - unknown
         if wrong := proof.require(table, absent, self.person.status(table.name)):

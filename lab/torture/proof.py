@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ def _some(keys: set[Key]) -> list[Key]:
     return sorted(keys)[:10]
 
 
-def prove(folder: Path, table: Table, plan: Plan) -> Proof:
-    """Reads all captured records of a table, in order."""
+def prove(folder: Path, table: Table, plan: Plan, ignored: set[str]) -> Proof:
+    """Reads all captured records of a table, in order. ignored: columns that its log leaves out by now."""
     proof, merged, whole = Proof(), _States(plan), _States(plan, forgets=True)
     for record in _records(folder):
         key = _key(table, record.key)
@@ -55,8 +55,8 @@ def prove(folder: Path, table: Table, plan: Plan) -> Proof:
         former = _key(table, record.former) if record.former else None
         for states in (merged, whole):
             states.take(key, former, record)
-    proof.must.update(merged.incomplete & whole.incomplete)
-    proof.may.update(merged.incomplete | whole.incomplete)
+    proof.must.update(merged.without(ignored) & whole.without(ignored))
+    proof.may.update(merged.without() | whole.without())
     return proof
 
 
@@ -134,9 +134,9 @@ class _States:
         self._highest: tuple[int, ...] = ()
         self._had: set[tuple[Any, ...]] = set()
 
-    @property
-    def incomplete(self) -> set[Key]:
-        return {key for key, missing in self.missing.items() if missing}
+    def without(self, ignored: Collection[str] = ()) -> set[Key]:
+        """The keys that lack a value of a column, but for these."""
+        return {key for key, missing in self.missing.items() if missing.difference(ignored)}
 
     def take(self, key: Key, former: Key | None, record: _Record) -> None:
         if record.op != "r" and self._came(key, record):
