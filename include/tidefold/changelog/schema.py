@@ -61,7 +61,7 @@ _ARROW = {
     "binary": pa.binary(),
 }
 # A delete that is half of an update has the number of its row, less this: so it is before the insert.
-BEFORE_INSERTS, FILES = 1 << 40, 1 << 30
+BEFORE_INSERTS = 1 << 40
 _SHOWN = 40
 # Sidecar entries of whole rows belong to no column: a delete, the row's existence, a version that equals the one before
 # it, and a key that is left out.
@@ -96,16 +96,6 @@ def find_column_type(type_: pa.DataType) -> str | None:
     if pa.types.is_list(type_):
         return f"array<{names[type_.value_type]}>" if type_.value_type in names else None
     return names.get(type_)
-
-
-def places_in(file: int, offsets: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns the places of the changes of a file. Deletes before inserts are before those of each other file, too."""
-    return pc.if_else(pc.less(offsets, -1), file - FILES, file).cast(pa.int32())
-
-
-def file_of(partition: int) -> int:
-    """Returns the number of the file, or the partition, of a change."""
-    return partition + FILES if partition < 0 else partition
 
 
 def number_of(offset: int) -> int:

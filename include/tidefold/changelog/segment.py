@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.arrow_message import is_compressed
-from tidefold.changelog.schema import count_changes, places_in, sort_by_key_group
+from tidefold.changelog.schema import count_changes, sort_by_key_group
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
@@ -357,9 +357,7 @@ def _with_places(table: pa.Table, change_set: ChangeSet) -> pa.Table:
         if number is not None:
             field = table.schema.field(name)
             index = table.schema.get_field_index(name)
-            told = pa.repeat(pa.scalar(number, field.type), table.num_rows)
-            told = places_in(number, table["_offset"]) if name == "_partition" else told
-            table = table.set_column(index, field, told)
+            table = table.set_column(index, field, pa.repeat(pa.scalar(number, field.type), table.num_rows))
     return table
 
 

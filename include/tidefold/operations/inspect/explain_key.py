@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
-from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, file_of, number_of, order_columns, place_columns
+from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, number_of, order_columns, place_columns
 from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.explain.key_history import (
     ChangeOutcome,
@@ -327,7 +327,7 @@ class _Explaining:
             why=why(told, winner, state.shape),
             order=change.order,
             topic=landed.topic if landed else None,
-            partition=file_of(values["_partition"]),
+            partition=values["_partition"],
             offset=number_of(values["_offset"]),
             committed=iso_instant(values["_ts"]),
             sqn=change.sqn,
@@ -358,7 +358,7 @@ class _Explaining:
 
 def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> LandedFileRecord | None:
     """Returns the landed file of a change. A record that a retry recovered is in a change set of its own."""
-    partition, offset = file_of(change.place[-2]), change.place[-1]
+    partition, offset = change.place[-2:]
     if state.names is not None and not state.names.has_offsets:
         return next((entry for entry in state.landed if entry.number == partition), None)
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]

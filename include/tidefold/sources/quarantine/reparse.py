@@ -10,7 +10,7 @@ from itertools import groupby
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.schema import CLEAR, number_of, places_in
+from tidefold.changelog.schema import CLEAR, number_of
 from tidefold.domain.log_state import LandedFileRecord, LogState, TableSpec
 from tidefold.domain.source_progress import NameReading
 from tidefold.errors import CorruptError
@@ -171,7 +171,8 @@ def _look_at_file(
     numbers = []
     if look.table is not None:
         place = look.table.schema.get_field_index("_partition")
-        look.table = look.table.set_column(place, "_partition", places_in(look.partition, look.table["_offset"]))
+        partition = pa.repeat(pa.scalar(look.partition, pa.int32()), look.table.num_rows)
+        look.table = look.table.set_column(place, "_partition", partition)
         numbers = [number_of(number) for number in look.table.column("_offset").to_pylist()]
     look.changes = [of_line[number] for number in numbers]
     look.refused = [renew_reason(of_line[number], refused) for number, refused in refusals.items()]

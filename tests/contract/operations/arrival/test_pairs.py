@@ -59,23 +59,6 @@ def test_the_insert_of_a_pair_wins_in_any_row(
         assert "ties" not in output
 
 
-@pytest.mark.parametrize("form", ["csv", "json"])
-def test_the_insert_of_a_pair_wins_in_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    """Its files land in the other order, in one run or in two. The delete of another key stands."""
-    for runs in (1, 2):
-        root = tmp_path / f"{runs}"
-        land(root, "a", ("1,new,INSERT", "2,new,INSERT"), form, ["at"], 1)
-        land(root, "b", ("1,paid,INSERT", "9,new,INSERT"), form, ["at"], 2)
-        if runs == 2:
-            run(root, monkeypatch, ["at"], form)
-        land(root, "c", ("1,new,DELETE", "2,new,DELETE"), form, ["at"], 2)
-        output, table = run(root, monkeypatch, ["at"], form)
-        assert table == [(1, "paid"), (9, "new")], output
-        assert "ties" not in output
-        told = RUNNER.invoke(app, ["explain", "o", "id=1", "--format", "json"])
-        assert "c.csv" in told.stdout or "c.jsonl" in told.stdout, told.output
-
-
 def test_without_pairs_the_later_row_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path, "o-2026-11-01", (*ROWS, "3,new,INSERT"), "csv", ["at"], 1)
     assert run(tmp_path, monkeypatch, ["at"], "csv", pairs=False)[1] == [(3, "new")]

@@ -153,13 +153,9 @@ def _is_untied(shape: TableSpec) -> str:
 
 
 def differs(shape: TableSpec, pairs: Iterable[tuple[str, str]]) -> str:
-    """Returns the condition that the order of a change is that of the base's row, and that some value differs.
-
-    A delete that is half of an update is no tie with the other half.
-    """
+    """Returns the condition that the order of a change is that of the base's row, and that some value differs."""
     unequal = " OR ".join(f"{one} IS DISTINCT FROM {other}" for one, other in pairs) or "false"
-    same = f"{order_of(shape, f'base.{ORDER}')} = {order_of(shape, 'touched._place')} AND touched._place[-1] >= -1"
-    return f"{same} AND ({unequal})"
+    return f"{order_of(shape, f'base.{ORDER}')} = {order_of(shape, 'touched._place')} AND ({unequal})"
 
 
 def latest(shape: TableSpec, relation: str = "live") -> str:
