@@ -117,14 +117,6 @@ def test_every_log_is_announced_once(first: FirstRun) -> None:
         assert event["report"].endswith(f"/tidefold/logs/{log}/snapshots/1/report")
 
 
-def test_each_query_of_the_dashboard_reads_what_a_run_sends(first: FirstRun) -> None:
-    """Also its labels."""
-    sent = dict(map_names(name for name in first.metrics if "tidefold" in name))
-    asked = {title: read_query(query) for title, query in list_queries().items()}
-    assert len(asked) > 15
-    assert {title: one for title, one in asked.items() if not one[1] <= sent.get(one[0], frozenset())} == {}
-
-
 def test_numbers_of_each_step_are_sent_as_metrics(first: FirstRun) -> None:
     """Plain StatsD, as a server would get it."""
     assert first.metrics["airflow.tidefold.items.confirm.rows"] == 20
@@ -199,6 +191,14 @@ def test_a_failing_suite_leaves_what_was_there_byte_for_byte(refused: Refused) -
 def test_the_next_run_publishes_what_the_suite_held_back(shop: Shop, put_right: Ran) -> None:
     [snapshot] = [s for s in shop.state("items").snapshots if s.run == put_right.name]
     assert snapshot.published
+
+
+def test_each_query_of_the_dashboard_reads_what_runs_send(shop: Shop, put_right: Ran) -> None:
+    """Also its labels. What a log has published is sent by the runs after it."""
+    sent = dict(map_names(name for name in shop.metrics() if name.startswith("airflow.tidefold.")))
+    asked = {title: read_query(query) for title, query in list_queries().items()}
+    assert len(asked) > 15
+    assert {title: one for title, one in asked.items() if not one[1] <= sent.get(one[0], frozenset())} == {}
 
 
 def test_retention_removes_what_no_kept_snapshot_needs(shop: Shop, refused: Refused, put_right: Ran) -> None:
