@@ -242,6 +242,22 @@ def test_unwrapped_records_that_are_sent_again_change_nothing(
     assert rows(made) == feed.table
 
 
+@pytest.mark.parametrize("form", ["envelopes", *FORMS])
+def test_two_rows_of_two_files_that_end_leave_the_row_from_before(tmp_path: Path, form: str) -> None:
+    """The first end of them changes no row, so the second one must ask the log."""
+    feed = Feed(random.Random(0), "full", late=True)
+    feed.change(2, (2, 2, "b"))
+    feed.transaction, feed.commit = 9, feed.position
+    for row, new in ((7, (2, 5, "m")), (8, (2, 6, "n")), (7, None), (8, None)):
+        feed.change(row, new)
+    made, form_of = make_unwrapped(tmp_path, form) if form in FORMS else (make_landing(tmp_path, COLUMNS), dict)
+    for start, end in ((0, 2), (2, None)):
+        land(tmp_path, start, map(form_of, feed.records[start:end]))
+        take(made)
+    assert not count_refused(made, "items")
+    assert rows(made) == feed.table
+
+
 SWAP = ((1, (2, 1, "a")), (2, (1, 2, "b")))
 TWICE = ((1, (5, 1, "a")), (1, (6, 1, "a")))
 
