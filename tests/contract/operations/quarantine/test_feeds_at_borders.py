@@ -288,6 +288,20 @@ def test_two_keys_that_change_are_equal_wherever_a_file_ends(tmp_path: Path, for
         assert rows(made) == feed.table
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_so_it_is_of_two_rows_of_the_transaction(tmp_path: Path, form: str) -> None:
+    """Fault: the update was taken for one of the newer row, and the other one came back."""
+    feed = Feed(random.Random(0), "full", late=True)
+    feed.change(2, (2, 2, "b"))
+    feed.transaction, feed.commit = 9, feed.position
+    for row, new in ((2, None), (8, (2, 6, "n")), (9, (2, 7, "o")), (8, (2, 9, "p")), (8, None)):
+        feed.change(row, new)
+    made, unwrapped = make_unwrapped(tmp_path, form)
+    land(tmp_path, 0, map(unwrapped, feed.records))
+    take(made)
+    assert count_refused(made, "items") or rows(made) == feed.table
+
+
 @pytest.mark.parametrize("updated", [2, 9])
 @pytest.mark.parametrize("ended", [2, 9])
 def test_an_unwrapped_update_of_one_of_two_rows_is_told(tmp_path: Path, updated: int, ended: int) -> None:
