@@ -22,6 +22,7 @@ from tidefold_airflow.ui.app import build_app
 
 PAGES = (
     "/", "/logs/accounts", "/logs/branches/snapshots/2", "/logs/accounts/retention", "/logs/orders/quarantine",
+    "/logs/accounts/checks",
     f"/runs/{run_id(2)}", f"/dags/{DAG}", "/dags/foreign", "/logs/none",
 )  # fmt: skip
 _FRAME = """<!doctype html><html class="{theme}"><body style="margin:0">

@@ -225,7 +225,7 @@ def addresses(pipeline: Pipeline) -> list[str]:
         state = pipeline.ledger(log).find()
         if state is None:
             continue
-        found += [f"/logs/{log}", f"/logs/{log}/retention", f"/logs/{log}/quarantine"]
+        found += [f"/logs/{log}", f"/logs/{log}/checks", f"/logs/{log}/retention", f"/logs/{log}/quarantine"]
         found += [f"/logs/{log}/snapshots/{s.id}" for s in state.snapshots]
         found += [f"/logs/{log}/snapshots/{s.id}/report" for s in state.snapshots if s.verdict]
     return found

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from tidefold.config import LogConfig
     from tidefold.domain.log_state import Drill, ReadFrom, Snapshot
     from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
+    from tidefold.operations.inspect.check_history import ChecksOverTime
     from tidefold.operations.inspect.log_status import LogStatus
     from tidefold.operations.local_copies.inventory import LocalUse
 
 # A longer value goes on below in its column.
 _LONG = 32
+# More snapshots beside each other do not fit into a terminal.
+_SNAPSHOTS = 10
 _OLD = " OLD"
 
 
@@ -80,6 +83,19 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for row in rows:
         table.add_row(*(Text(mask_control_characters(cell)) for cell in row))
     return table
+
+
+def check_lines(found: ChecksOverTime) -> list[Table | str]:
+    """Returns a grid of checks by the newest snapshots, and for each check with bad rows where they began."""
+    if not found.checks:
+        return ["No snapshot of the log was judged yet."]
+    columns = ("check", "severity", *(f"{snapshot}>" for snapshot in found.snapshots[-_SNAPSHOTS:]))
+    cells = [[c.name, c.severity, *(n.text if n else "" for n in c.counts[-_SNAPSHOTS:])] for c in found.checks]
+    bad = [(c.name, c.first_bad) for c in found.checks if c.first_bad]
+    began = [(name, str(first.snapshot), first.key or "", first.place) for name, first in bad]
+    where = plain_table(("bad rows of", "since snapshot>", "such as", "landed in"), began)
+    grid = plain_table(columns, cells)
+    return [grid, "", where] if began else [grid]
 
 
 def row_table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table | str:

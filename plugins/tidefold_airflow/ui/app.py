@@ -21,6 +21,7 @@ from tidefold.config import Config, load_config
 from tidefold.domain.log_state import LogState
 from tidefold.errors import TidefoldError
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.inspect.check_history import compare_over_time
 from tidefold.wiring import connect
 from tidefold_airflow.ui import responses
 from tidefold_airflow.ui.request import (
@@ -45,6 +46,8 @@ from tidefold_airflow.ui.views.overview import (
 from tidefold_airflow.ui.visible_pipelines import KnownPipeline, Names, VisiblePipelines
 
 T = TypeVar("T")
+# Each one reads data files of several snapshots, while a person waits.
+TRACED = 5
 _OTHER = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -227,6 +230,10 @@ class _Pages:
         )
         return responses.document(data)
 
+    async def checks(self, request: Request) -> Response:
+        view = await self._of_log(request, lambda p, state: compare_over_time(p, state, most=TRACED))
+        return responses.page(request, "checks.html.j2", {"log": request.path_params["log"], "view": view})
+
     async def retention(self, request: Request) -> Response:
         view = await self._of_log(request, view_retention)
         return responses.page(request, "retention.html.j2", {"log": view.state.log, "view": view})
@@ -264,6 +271,7 @@ def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
         one: pages.log,
         f"{one}/snapshots/{{snapshot}}": pages.snapshot,
         f"{one}/snapshots/{{snapshot}}/report": pages.report,
+        f"{one}/checks": pages.checks,
         f"{one}/retention": pages.retention,
         f"{one}/quarantine": pages.quarantine,
     }

@@ -32,6 +32,7 @@ from tidefold.cli.terminal import (
 from tidefold.operations.ground.outcome import for_each_log
 
 if TYPE_CHECKING:
+    from tidefold.operations.ground.pipeline import Pipeline
     from tidefold.read.task import Difference
 
 Before = Annotated[int, typer.Argument(help="Id of the earlier snapshot.", metavar="A", min=1)]
@@ -41,6 +42,7 @@ Keys = Annotated[bool, typer.Option("--keys", help="Show only the keys.")]
 KeptSnapshot = Annotated[int, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
 TagName = Annotated[str, typer.Argument(help="Name of the tag.", metavar="TAG")]
 HoldName = Annotated[str, typer.Argument(help="Name of the hold.", metavar="NAME")]
+OverTime = Annotated[bool, typer.Option("--over-time", help="Print each check's bad rows in each judged snapshot.")]
 Reason = Annotated[str, typer.Option("--reason", help="The reason. status and truncate show it.")]
 
 
@@ -84,11 +86,15 @@ def history(terminal: Terminal, log: Log) -> None:
     )
 
 
-def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
+def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None, over_time: OverTime = False) -> None:
     """Print the address of the newest quality report of a log, and the checks that did not pass.
 
     The report is one self-contained HTML page. Its address alone goes to stdout. The checks, with samples of bad rows,
     go to stderr. --snapshot selects the report of one snapshot.
+
+    --over-time prints instead how many bad rows each check had in each of the newest 50 judged snapshots (with
+    --snapshot, up to that one). For a check with bad rows it prints the first snapshot that had some, and the landed
+    file and line of one of them.
 
     Example: xdg-open "$(tidefold snapshot report accounts)"
 
@@ -97,6 +103,8 @@ def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
     from tidefold.operations.inspect.status import list_unmet_checks, newest_report
 
     pipeline = terminal.pipeline()
+    if over_time:
+        return _report_over_time(terminal, pipeline, pipeline.log(log).id, snapshot)
     newest, address = newest_report(pipeline, pipeline.log(log).id, snapshot)
     passed, unmet = bool(newest.verdict and newest.verdict.passed), list_unmet_checks(pipeline, log, newest)
     checks = [asdict(check) for check in unmet]
@@ -106,6 +114,17 @@ def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None) -> None:
         rows = [": ".join(filter(None, row)) for row in zip_longest(check.keys, check.sample)]
         such = f", such as {'; '.join(rows)}" if rows else ""
         terminal.note(f"{check.severity}: {check.name}: {check.detail or check.observed or ''}{such}")
+
+
+def _report_over_time(terminal: Terminal, pipeline: Pipeline, log: str, snapshot: int | None) -> None:
+    from tidefold.operations.ground.read import require_state
+    from tidefold.operations.inspect.check_history import compare_over_time
+    from tidefold.presentation.tables import check_lines
+
+    found = compare_over_time(pipeline, require_state(pipeline, log), snapshot)
+    terminal.result(asdict(found), *check_lines(found))
+    if found.older:
+        terminal.note(f"not compared: {found.older:,} older judged snapshots")
 
 
 def diff(
