@@ -121,10 +121,10 @@ def _report_over_time(terminal: Terminal, pipeline: Pipeline, log: str, snapshot
     from tidefold.operations.inspect.check_history import compare_over_time
     from tidefold.presentation.tables import check_lines
 
-    found = compare_over_time(pipeline, require_state(pipeline, log), snapshot)
-    terminal.result(asdict(found), *check_lines(found))
-    if found.older:
-        terminal.note(f"not compared: {found.older:,} older judged snapshots")
+    history = compare_over_time(pipeline, require_state(pipeline, log), snapshot)
+    terminal.result(asdict(history), *check_lines(history))
+    if history.older:
+        terminal.note(f"not compared: {history.older:,} older judged snapshots")
 
 
 def diff(

@@ -37,7 +37,7 @@ def compare_over_time(pipeline: Pipeline, state: LogState, until: int | None = N
     most: for how many checks a landed file is looked for, because that reads data files.
     """
     judged = [s for s in state.snapshots if s.verdict and (until is None or s.id <= until)]
-    # Retention deletes verdicts together with their snapshots.
+    # `clean` deletes old verdicts of snapshots that ended.
     kept = [one for s in judged[-COMPARED:] if (one := find_judgement(pipeline.store, state.log, s))]
     checks = []
     for check in compare_checks(kept):

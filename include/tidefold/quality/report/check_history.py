@@ -61,10 +61,10 @@ def compare_checks(judged: Sequence[ValidationResult]) -> tuple[CheckHistory, ..
 
     A check with other arguments is another check. Those of built-in ones differ from run to run.
     """
-    found = [{_identify(check): check for check in one.checks} for one in judged]
-    checks = dict.fromkeys(check for one in reversed(found) for check in one)
+    results = [{_identify(check): check for check in one.checks} for one in judged]
+    checks = dict.fromkeys(check for one in reversed(results) for check in one)
     ids = [one.snapshot for one in judged]
-    return tuple(_follow(ids, [one.get(check) for one in found]) for check in checks)
+    return tuple(_follow(ids, [one.get(check) for one in results]) for check in checks)
 
 
 def _identify(check: CheckResult) -> tuple[str, str, str]:

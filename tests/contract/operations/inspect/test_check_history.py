@@ -112,7 +112,7 @@ def test_the_text_and_the_page_say_the_same(root: Path) -> None:
     page = client(Pipeline(load_config(config), open_store("store", root))).get("/logs/sales/checks").text
     assert done.exit_code == 0
     for name in ("sales+0+0000000030.jsonl, line 2", "sales+0+0000000060.jsonl, line 2"):
-        assert name in "".join(done.stdout.split("\n")), done.stdout
+        assert name in " ".join(done.stdout.split()), done.stdout
         assert name in page
     row = page[page.index("<bdi>later") :].split("</tr>")[0]
     assert row.count('<td class="n"></td>') == 3
