@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.alarms import RunFailure
 from tidefold.operations.ground.outcome import Status
-from tidefold.operations.ground.run_endings import MEANINGS, find_ending
+from tidefold.operations.ground.run_endings import MEANINGS, ending_of
 from tidefold_airflow.airflow_versions import AirflowFailException
 from tidefold_airflow.observability.assets import TABLES, announce, asset_in, lineage_of
 from tidefold_airflow.observability.metrics import of_alarms, of_sets, of_status, send
@@ -165,7 +165,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         self._waiting = run_context.waiting_logs(context)
         outcomes = self.act_on_all(scope)
         summary = self._report(scope, outcomes, context)
-        ended = {find_ending(one.status, one.error_code) for one in outcomes}
+        ended = {ending_of(one) for one in outcomes}
         is_skipped = all(one and MEANINGS[one].task == "skipped" for one in ended)
         return skip_this(outcomes, summary, context) if is_skipped else summary
 

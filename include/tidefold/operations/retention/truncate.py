@@ -196,10 +196,11 @@ def truncate_logs(
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """approved: what of its garbage may be deleted."""
+    """bounds: what keeps the rest of the log. approved: what of its garbage may be deleted."""
 
     before: LogState
     after: LogState
+    bounds: tuple[log_bounds.Bound, ...]
     approved: Approved
 
 
@@ -217,7 +218,8 @@ def _cut(pipeline: Pipeline, log: str, plan: bool, approved: Approved) -> _Cut |
     def cut(state: LogState) -> LogState:
         return log_bounds.truncate(state, keep, kept_log, approved.cut)
 
-    return _Cut(before, cut(before) if plan else ledger.commit(cut), approved)
+    after = cut(before) if plan else ledger.commit(cut)
+    return _Cut(before, after, log_bounds.bounds(after, keep, kept_log), approved)
 
 
 def _release(pipeline: Pipeline, cut: _Cut, use: SegmentUse, plan: bool) -> Outcome:
@@ -234,19 +236,11 @@ def _release(pipeline: Pipeline, cut: _Cut, use: SegmentUse, plan: bool) -> Outc
         ledger.prune()
         if of_set := pipeline.config.set_of(log):
             pipeline.set_ledger(of_set.name).prune()
-    keep, kept_log = pipeline.config.retention.keep, pipeline.config.retention.log_retention(now())
-    return _describe(cut.before, state, unneeded, released.unreadable, log_bounds.bounds(state, keep, kept_log), plan)
+    return _describe(cut, unneeded, released.unreadable, plan)
 
 
-def _describe(
-    before: LogState,
-    state: LogState,
-    going: dict[str, int],
-    unreadable: Sequence[str],
-    listed: tuple[log_bounds.Bound, ...],
-    plan: bool,
-) -> Outcome:
-    size = sum(going.values())
+def _describe(cut: _Cut, going: dict[str, int], unreadable: Sequence[str], plan: bool) -> Outcome:
+    state, listed, size = cut.after, cut.bounds, sum(going.values())
     details = TruncateDetails(
         truncated_to=state.truncated_to,
         bounds=listed,
@@ -258,7 +252,7 @@ def _describe(
     holds = f"held by {listed[0].name} at {listed[0].sqn}: {listed[0].why}" if listed else "nothing was folded yet"
     if unreadable:
         holds += f"; {len(unreadable)} damaged segments stay, because it is unknown which logs need them"
-    if state.truncated_to == before.truncated_to and not going:
+    if state.truncated_to == cut.before.truncated_to and not going:
         return Outcome(state.log, Status.NOTHING, f"nothing to truncate; {holds}", details=details)
     verb = "would cut" if plan else "cut"
     message = f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {in_units(size)}; {holds}"
