@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 
 import error_reference
@@ -60,6 +61,12 @@ def test_the_navigation_has_every_page_but_those_for_contributors() -> None:
     assert navigation - pages == {"index.md", "explanation/security.md"}, "these stand beside docs/"
     assert pages - navigation == set()
     assert len(navigation) <= 30
+
+
+@pytest.mark.parametrize(("name", "most"), [("README.md", 700), ("CHANGELOG.md", 400)])
+def test_the_first_pages_stay_short(name: str, most: int) -> None:
+    """A line more? It takes the place of another one."""
+    assert len((ROOT / name).read_text().split()) <= most
 
 
 def test_every_page_for_contributors_is_in_an_index_of_theirs() -> None:
