@@ -57,4 +57,5 @@ def test_every_setting_of_a_page_exists() -> None:
         keys |= list_keys(part, schema)
     named = find_named(rf"`(?:{_SECTIONS})\.([a-z_]+)`")
     assert len(named) > 20
-    assert {one for one in named if one[1] not in keys} == set()
+    # Gauges have such names, too.
+    assert {one for one in named if one[1] not in keys and one[0] != "airflow.md"} == set()
