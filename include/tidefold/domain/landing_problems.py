@@ -11,6 +11,8 @@ from tidefold.domain.source_progress import LandedFileRecord
 # How many problems are listed by name. All of them are counted.
 LISTED = 20
 WAITING, REFUSED = "LANDED_WAITING", "LANDED_REFUSED"
+# No writer at work explains these: no later run mends them, and an edit before each run would look new each time.
+_AT_ONCE = ("LANDED_CHANGED", "LANDED_LATE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class LandingProblems:
     """All problems of a landing folder, as the last ingest found them.
 
     counts: how many files there are of each code.
-    listed: the first of them, those that make a run fail before the others.
+    listed: the first of them, those that make a run fail, and at once, before the others.
     """
 
     counts: tuple[tuple[str, int], ...] = ()
@@ -64,7 +66,7 @@ NO_PROBLEMS = LandingProblems()
 
 def list_problems(problems: Iterable[LandingProblem]) -> LandingProblems:
     """Counts the problems and lists the first of them by name."""
-    ordered = sorted(problems, key=lambda p: (not p.fails, p.code, p.file))
+    ordered = sorted(problems, key=lambda p: (p.code not in _AT_ONCE, not p.fails, p.code, p.file))
     counts = Counter(p.code for p in ordered)
     return LandingProblems(tuple(sorted(counts.items())), tuple(ordered[:LISTED]))
 
@@ -94,10 +96,10 @@ def find_failing(now: LandingProblems, before: LandingProblems, policy: str | No
     """Returns the problem that makes a run fail; None: no problem does.
 
     policy: `warn`: none. `fail`: any, except a file whose writer may still be at work. None: a problem that an earlier
-        run found on the same, unchanged file.
+        run found on the same, unchanged file, or one that no writer at work explains.
     """
     if policy == "warn":
         return None
     identities = {p.identity for p in before.listed}
-    at_once = (lambda p: p.code != WAITING) if policy == "fail" else (lambda p: False)
+    at_once = (lambda p: p.code != WAITING) if policy == "fail" else (lambda p: p.code in _AT_ONCE)
     return next((p for p in now.listed if p.fails and (p.identity in identities or at_once(p))), None)

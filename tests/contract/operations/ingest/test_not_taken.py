@@ -110,19 +110,35 @@ def test_the_policy_says_when_a_file_makes_a_run_fail(
     assert codes(pipeline) == {"readme.txt": "FOREIGN_FILE"}
 
 
-def test_an_edited_file_is_not_hidden_by_another_that_is_new(tmp_path: Path) -> None:
-    """Exit code 2 alone, and 0 as soon as another file was new."""
+@pytest.mark.parametrize("news", [False, True], ids=["alone", "beside news"])
+def test_an_edited_file_fails_each_run(tmp_path: Path, news: bool) -> None:
+    """Beside a new file the first run exited 0; with an edit before each run, so did all of them."""
     pipeline = make_rows_landing(tmp_path)
-    edited = land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
+    edited = land_text(tmp_path, "a0.csv", HEAD + "1,a,1\n")
     ingest_items(pipeline)
-    edited.write_text(HEAD + "1,b,1\n")
-    os.utime(edited, (1, 1))
-    land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
-    assert ingest_items(pipeline).status == "taken"
-    assert codes(pipeline) == {"a.csv": "LANDED_CHANGED"}
-    land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
+    for number in (1, 2):
+        edited.write_text(HEAD + f"1,b{number},1\n")
+        os.utime(edited, (number, number))
+        if news:
+            land_text(tmp_path, f"a{number}.csv", HEAD + f"2,a,{number}\n")
+        outcome = ingest_items(pipeline)
+        assert (outcome.status, outcome.error_code) == ("incomplete" if news else "error", "LANDED_CHANGED")
+        assert outcome.error.exit_code == 2
+    pipeline = make_rows_landing(tmp_path, more="order: [seq]\n    on_bad_file: warn")
+    land_text(tmp_path, "a9.csv", HEAD + "9,a,1\n")
+    assert (ingest_items(pipeline).error_code, codes(pipeline)) == (None, {"a0.csv": "LANDED_CHANGED"})
+
+
+def test_a_late_file_fails_the_run_beside_news_of_another_partition(tmp_path: Path) -> None:
+    pipeline = make_landing(tmp_path)
+    land(tmp_path, 5, [record(5, 1)])
+    ingest_items(pipeline)
+    land(tmp_path, 0, [record(0, 2)])
+    land(tmp_path, 0, [record(0, 3)], name="{topic}+1+{start:010d}.{extension}")
+    for number in range(LISTED + 1):
+        land(tmp_path, 0, [], name=f"readme-{number}.txt")
     outcome = ingest_items(pipeline)
-    assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_CHANGED")
+    assert (outcome.status, outcome.error_code, outcome.facts["files"]) == ("incomplete", "LANDED_LATE", 1)
 
 
 def test_an_idle_log_writes_nothing_and_a_log_that_took_nothing_says_why(pipeline: Pipeline, tmp_path: Path) -> None:
