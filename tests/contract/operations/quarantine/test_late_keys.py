@@ -265,6 +265,23 @@ def test_rows_that_pass_over_a_key_leave_what_was_there(
     assert rows(pipeline) == {**first, **new}
 
 
+def test_a_compaction_within_a_transaction_keeps_the_row_from_before(tmp_path: Path) -> None:
+    """The newest change is of another key: the row of key 2 was superseded, and a later record asks for it."""
+    source, pipeline = Source(random.Random(0), late=True, full=True, headers=False), make_landing(tmp_path, COLUMNS)
+    sent(source, "c", 1, None, (2, 2, "b"))
+    for op, old, new in (
+        ("c", None, (2, 1, "x")), ("c", None, (3, 3, "y")),
+        ("d", (2, 1, "x"), None), ("c", None, (9, 1, "x")),
+    ):  # fmt: skip
+        sent(source, op, 2, old, new)
+    for begin, end in ((0, 1), (1, 3), (3, 5)):
+        land(tmp_path, begin, source.records[begin:end])
+        take(pipeline)
+        compact_log(pipeline, "items")
+    assert not count_refused(pipeline, "items")
+    assert rows(pipeline) == {2: (2, "b"), 3: (3, "y"), 9: (1, "x")}
+
+
 def test_a_before_that_cannot_be_read_yet_is_no_key_alone(tmp_path: Path) -> None:
     """The displaced row's delete waits until its type is known: it must not end the new row."""
     source, large = Source(random.Random(0), late=True, full=True, headers=False), 3_000_000_000

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,8 +21,10 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from support.commands import call
-from support.pipelines import judge_all, make_pipeline, put
+from support.pipelines import CONFIG, judge_all, make_pipeline, put
+from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
+from tidefold.delta.deletion_vectors import deletions, descriptor
 from tidefold.domain.alarms import AlarmKind, AlarmThresholds, LogAlarm
 from tidefold.domain.log_state import Snapshot
 from tidefold.domain.paths import LogPaths
@@ -35,6 +38,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.restore.restore import Restore
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.verify.check_delta_tables import find_log_differences
 from tidefold.operations.verify.check_readers import check_readers, plan_scan
 from tidefold.operations.verify.scope import add_readers
 from tidefold.operations.verify.verify import verify
@@ -238,6 +242,28 @@ def test_an_add_that_was_changed_is_found(pipeline: Pipeline, what: str, is_fore
     found = check(pipeline)
     assert (found.status, found.error_code) == (Status.DAMAGED, "READERS_DIFFER")
     assert said in found.message
+
+
+def test_a_vector_with_the_same_sums_is_found(tmp_path: Path) -> None:
+    """Rows 1, 2 and 6 have the number, the sum and the sum of squares of rows 0, 4 and 5."""
+    config = CONFIG.replace("buckets: 4\n", "buckets: 1\n    deletion_vectors: true\n", 1)
+    pipeline = make_pipeline(tmp_path, f"{config}snapshots: {{kind: incremental}}\n")
+    put(pipeline, [{"id": i, "text": "a"} for i in range(200)])
+    publish(pipeline, "run-1", 1)
+    put(pipeline, [{"id": i, "_op": DELETE} for i in (0, 4, 5)])
+    publish(pipeline, "run-2", 7)
+    manifest = read_manifest(pipeline.store, "accounts", newest(pipeline))
+    assert not [*find_log_differences(pipeline.store, manifest)]
+    commit = max((Path(pipeline.store.uri(TABLE)) / "_delta_log").glob("0*.json"))
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    [add] = [one["add"] for one in actions if "deletionVector" in one.get("add", {})]
+    other = deletions(np.array([1, 2, 6, 7], np.uint64))
+    assert other
+    assert (add["deletionVector"]["cardinality"], add["deletionVector"]["sizeInBytes"]) == (other.rows, other.bytes)
+    add["deletionVector"] = descriptor(other, is_file=False)
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    [said] = find_log_differences(pipeline.store, manifest)
+    assert said.startswith("1 file with another deletion vector")
 
 
 def test_of_a_large_table_a_sample_reads_the_newest_files(pipeline: Pipeline) -> None:

@@ -221,6 +221,15 @@ def test_a_record_that_is_sent_again_does_not_wait_for_an_end() -> None:
     assert explain_missing_ends([], logs, SetPoint(20, "t1", 1, (Cut("a", 2),))) == ("", 0)
 
 
+def test_a_transaction_from_before_the_first_commit_waits_for_its_end_unless_it_is_sent_again() -> None:
+    """Its position is that of an event, below the snapshot. A record after the next commit shows which one it was."""
+    early, point = SourceRecord(0, "t0", 1, 3, is_early=True), SetPoint(5, "", -1, (Cut("a", 0),))
+    why = "the END of transaction t0 has not landed; its records of `a` begin at offset 0"
+    assert explain_missing_ends([], {"a": _log([early])}, point) == (why, 1)
+    again = {"a": _log([early, SourceRecord(1, "t1", 1, 10)])}
+    assert explain_missing_ends([], again, SetPoint(20, "t1", 1, (Cut("a", 0),))) == ("", 0)
+
+
 def test_a_log_that_was_ingested_before_begins_with_its_first_new_transaction() -> None:
     adopted = {"known": False}
     ends = [TransactionEnd("t0", 10, 0, {"a": 1}), TransactionEnd("t1", 20, 1, {"a": 1})]
