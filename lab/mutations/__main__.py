@@ -33,6 +33,7 @@ class Mutant:
     file, old, new: the change; `old` occurs once in the file.
     test: the test that must fail.
     airflow: it is also tried in a real Airflow.
+    seed: the seed of `make torture` that finds it, too; None: none does, or none was looked for.
     """
 
     row: str
@@ -42,6 +43,7 @@ class Mutant:
     new: str
     test: str
     airflow: bool = False
+    seed: int | None = None
 
 
 def read_mutants() -> list[Mutant]:

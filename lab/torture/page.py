@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mutations.__main__ import read_mutants
 from tidefold.domain.paths import STORED_FORMAT
 
 ROOT = Path(__file__).parents[2]
 RECORD, PAGE = ROOT / "lab" / "data" / "torture.json", ROOT / "docs" / "contributors" / "benchmarks" / "torture.md"
+# What `make mutants-torture` found without each mend.
+MENDS = RECORD.with_name("torture-mutants.json")
 # Found at a seed: what the product did wrong, or a fault of the rig, a server or the engine.
 Seed = Mapping[str, Any]
 _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}
@@ -29,15 +32,19 @@ def read_record() -> dict[str, Seed]:
     return json.loads(RECORD.read_text()) if RECORD.exists() else {}
 
 
+def read_mends() -> dict[str, Seed]:
+    return json.loads(MENDS.read_text()) if MENDS.exists() else {}
+
+
 def record(seed: int, found: Seed) -> None:
     """Stores the result of a seed, in place of an earlier one, and writes the page."""
-    known = {**read_record(), str(seed): {"code": _commit(), "stored": STORED_FORMAT, **found}}
+    known = {**read_record(), str(seed): {"code": commit(), "stored": STORED_FORMAT, **found}}
     ordered = dict(sorted(known.items(), key=lambda item: int(item[0])))
     RECORD.write_text(json.dumps(ordered, indent=1, sort_keys=False) + "\n")
     PAGE.write_text(render(ordered))
 
 
-def _commit() -> str:
+def commit() -> str:
     said = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     return said.stdout.strip()
 
@@ -47,7 +54,7 @@ def render(known: Mapping[str, Seed]) -> str:
     begin, end = (Path(__file__).with_name(name).read_text().strip() for name in ("page_begin.md", "page_end.md"))
     current = {number: seed for number, seed in known.items() if is_current(seed)}
     older = f"{len(known) - len(current)} of the seeds ran with older code: their rows say so, and count here, too."
-    return "\n\n".join([begin, _totals(known), older, _draws(current), _deeds(known), _seeds(known), end]) + "\n"
+    return "\n\n".join([begin, _totals(known), older, _draws(current), _deeds(known), _seeds(known), _mends(), end]) + "\n"
 
 
 def _totals(known: Mapping[str, Seed]) -> str:
@@ -94,6 +101,19 @@ def _seeds(known: Mapping[str, Seed]) -> str:
         for number, seed in known.items()
     )
     return "\n".join(["| seed | database | records | code | |", "|---|---|---|---|---|", *map(_line, rows)])
+
+
+def _mends() -> str:
+    """Which seed finds each mend of the source's changes that is taken out; each has a fast test."""
+    rows, found = [], read_mends()
+    for one in read_mutants():
+        if one.row == "CDC":
+            outcome = found.get(one.without)
+            said = "its fast test alone" if one.seed is None else f"{one.seed}: not played"
+            said = f"{one.seed}, {outcome['code']}: {outcome['said']}" if outcome and one.seed is not None else said
+            rows.append((one.without, f"`{one.test.rsplit('::', 1)[-1].partition('[')[0]}`", said))
+    heads = ["| taken out | the fast test that fails | the seed that finds it |", "|---|---|---|"]
+    return "\n".join(["## Without each mend", "", *heads, *map(_line, rows)])
 
 
 def _form(seed: Seed) -> str:
