@@ -54,7 +54,8 @@ def render(known: Mapping[str, Seed]) -> str:
     begin, end = (Path(__file__).with_name(name).read_text().strip() for name in ("page_begin.md", "page_end.md"))
     current = {number: seed for number, seed in known.items() if is_current(seed)}
     older = f"{len(known) - len(current)} of the seeds ran with older code: their rows say so, and count here, too."
-    return "\n\n".join([begin, _totals(known), older, _draws(current), _deeds(known), _seeds(known), _mends(), end]) + "\n"
+    parts = [begin, _totals(known), older, _draws(current), _deeds(known), _seeds(known), _mends(), end]
+    return "\n\n".join(parts) + "\n"
 
 
 def _totals(known: Mapping[str, Seed]) -> str:

@@ -39,7 +39,6 @@ _CLASSES = {
     "state-json": "tidefold.sources.state.source:StateJson",
 }
 _FULL_EXTRACTS = "tidefold.sources.extract.source:FullExtracts"
-FORMATS = tuple(_CLASSES)
 CUSTOM = "custom"
 # Where installed packages name their sources. A configuration cannot have code loaded from anywhere else.
 GROUP = "tidefold.sources"

@@ -233,15 +233,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
         entries = (one for path in quarantine_files(state) for one in read_refused(pipeline.store, state, path))
         refused = read_refused_keys(entries, state.shape)
     looks += [one for look in alone for one in decide_taken_keys(pipeline, state, source, files or (), look, refused)]
-    # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
-    orders = frozenset(one.order for one in refused if one.order is not None)
-    # The other half of the last delete that landed may come with the next ingest.
-    orders |= {p.stream.max_order for p in state.positions if p.stream.max_order}
-    if not state.shape.order_width:
-        orders |= {(p.partition, p.next_offset - back) for p in state.positions for back in (1, 2)}
-    moved = [(one.old_key, one.order or _AFTER_ALL) for one in refused if one.is_moved and one.old_key]
-    taken = [(one.key, one.since) for one in refused if one.since]
-    awaited = Awaited(orders, dict(sorted([*moved, *taken], key=itemgetter(1))), find_open(state))
+    awaited = _find_awaited(state, refused)
     for look in looks:
         why = "gone" if look.is_gone else "refused" if reads_again else "alone"
         parts.staying += [(one, _WAITS.get(one.entry.reason, why)) for one in look.refused]
@@ -260,6 +252,18 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
             table = _with_batch(table, state, look.partition)
             _add_changes(pipeline, state, parts, look, table, awaited)
     return parts
+
+
+def _find_awaited(state: LogState, refused: Sequence[RefusedKey]) -> Awaited:
+    # A delete with the order of a refused record is the other half of a key change, whatever the reason of the refusal.
+    orders = frozenset(one.order for one in refused if one.order is not None)
+    # The other half of the last delete that landed may come with the next ingest.
+    orders |= {p.stream.max_order for p in state.positions if p.stream.max_order}
+    if not state.shape.order_width:
+        orders |= {(p.partition, p.next_offset - back) for p in state.positions for back in (1, 2)}
+    moved = [(one.old_key, one.order or _AFTER_ALL) for one in refused if one.is_moved and one.old_key]
+    taken = [(one.key, one.since) for one in refused if one.since]
+    return Awaited(orders, dict(sorted([*moved, *taken], key=itemgetter(1))), find_open(state))
 
 
 def _with_batch(table: pa.Table, state: LogState, number: int) -> pa.Table:
