@@ -177,9 +177,12 @@ endif
 
 DATABASES ?= both
 TORTURE ?= $(CURDIR)/var/torture
-.PHONY: mutants
+.PHONY: mutants mutants-torture
 mutants: install ## About 6 minutes: takes each behaviour of Flink out in turn, and shows that a test fails; writes docs/contributors/flink.md
 	PYTHONPATH=lab $(PYTHON) -m mutations
+
+mutants-torture: install torture-tools ## About an hour: takes mends of the source's changes out, and plays the seed of `make torture` that finds each (SEEDS='16 28': only theirs)
+	TORTURE=$(TORTURE) PYTHONPATH=include:tests:lab $(PYTHON) -m mutations.seeds $(if $(filter file,$(origin SEEDS)),,$(SEEDS))
 
 .PHONY: torture torture-tools
 torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb; SEEDS=failed: those that once found something; RECORD=1 writes its page)

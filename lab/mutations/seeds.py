@@ -21,7 +21,7 @@ from torture import page
 _SHOWN, _LONGEST = 160, 1800
 
 
-def play(folder: Path, mutant: Mutant) -> dict[str, str | int]:
+def play(folder: Path, mutant: Mutant, code: str) -> dict[str, str | int]:
     """Plays the seed without the mend. `said` is what was found; `missed`: nothing was."""
     path = folder / mutant.file
     environment = {**os.environ, "PYTHONPATH": "include:tests:lab", "TORTURE_WORK": str(folder / "work")}
@@ -34,7 +34,7 @@ def play(folder: Path, mutant: Mutant) -> dict[str, str | int]:
     lines = played.stdout.splitlines()
     found = next((after for line, after in zip(lines, lines[2:], strict=False) if "): found, " in line), "")
     said = found.strip().replace(f"{folder}/", "").replace("|", "/")[:_SHOWN]
-    return {"seed": mutant.seed or 0, "code": page.commit(), "said": said or "missed"}
+    return {"seed": mutant.seed or 0, "code": code, "said": said or "missed"}
 
 
 def main(seeds: list[str]) -> int:
@@ -43,13 +43,14 @@ def main(seeds: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         folder = Path(name)
         folder.chmod(0o755)
+        code = page.commit()
         copy_project(folder)
         shutil.copytree(ROOT / "lab", folder / "lab", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "work").mkdir()
         for part in ("engines", "mariadb"):
             (folder / "work" / part).symlink_to(torture / part)
         for mutant in mutants:
-            outcome = play(folder, mutant)
+            outcome = play(folder, mutant, code)
             print(f"{mutant.without}: seed {mutant.seed}: {outcome['said']}", flush=True)
             known = page.read_mends() | {mutant.without: outcome}
             page.MENDS.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from tidefold.domain.paths import STORED_FORMAT
 
 ROOT = Path(__file__).parents[2]
 RECORD, PAGE = ROOT / "lab" / "data" / "torture.json", ROOT / "docs" / "contributors" / "benchmarks" / "torture.md"
+_CODE = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
 # What `make mutants-torture` found without each mend.
 MENDS = RECORD.with_name("torture-mutants.json")
 # Found at a seed: what the product did wrong, or a fault of the rig, a server or the engine.
@@ -98,10 +100,19 @@ def _deeds(known: Mapping[str, Seed]) -> str:
 
 def _seeds(known: Mapping[str, Seed]) -> str:
     rows = (
-        (number, seed["database"], _form(seed), seed["code"], "found" if seed["found"] else "equal")
+        (number, seed["database"], _form(seed), seed["code"], _describe(seed["found"]))
         for number, seed in known.items()
     )
     return "\n".join(["| seed | database | records | code | |", "|---|---|---|---|---|", *map(_line, rows)])
+
+
+def _describe(found: str) -> str:
+    """What a seed ended with: records that wait are named with their codes, so a person is told."""
+    kind, _, rest = found.partition(":")
+    if kind in ("unequal", "silent"):
+        return f"**{kind}**"
+    codes = ", ".join(f"`{one}`" for one in sorted(set(_CODE.findall(rest.partition("}")[0]))))
+    return {"": "equal", "the rig": "the connector or a server ended"}.get(kind, f"stopped with {codes}, told")
 
 
 def _mends() -> str:
@@ -111,7 +122,8 @@ def _mends() -> str:
         if one.row == "CDC":
             outcome = found.get(one.without)
             said = "its fast test alone" if one.seed is None else f"{one.seed}: not played"
-            said = f"{one.seed}, {outcome['code']}: {outcome['said']}" if outcome and one.seed is not None else said
+            if outcome and one.seed is not None:
+                said = f"{one.seed}, {outcome['code']}: {_describe(outcome['said'])}"
             rows.append((one.without, f"`{one.test.rsplit('::', 1)[-1].partition('[')[0]}`", said))
     heads = ["| taken out | the fast test that fails | the seed that finds it |", "|---|---|---|"]
     return "\n".join(["## Without each mend", "", *heads, *map(_line, rows)])

@@ -12,11 +12,13 @@ def test_the_page_is_what_the_record_says() -> None:
 def test_a_seed_that_found_something_is_named() -> None:
     seed = {"database": "mariadb", "found": "", "phases": 4, "comparisons": 20, "rows": 1_000, "records": 1_000}
     seed |= {"kills": 1, "cpu": 20, "workload": {"alter: add": 2}, "commands": {"run": 3}, "code": "abc"}
-    said = page.render({"1": seed, "3": {**seed, "found": "unequal"}})
-    assert "Unequal, blocked or silent: 1 of 2 seeds: 3." in said
-    assert "| MariaDB | 2 | 8 | 40 | 2,000 | 2,000 | 2 | 20 |" in said
-    assert "| 3 | mariadb | envelope (older code) | abc | found |" in said
-    assert "2 of the seeds ran with older code" in said
+    stays = "blocked: {'t0': ' 3 KEY_TAKEN_OVER'}: {'t0': '{\"reason\": \"OTHER_CODE\"}"
+    said = page.render({"1": seed, "3": {**seed, "found": "unequal: t0"}, "5": {**seed, "found": stays}})
+    assert "Unequal, blocked or silent: 2 of 3 seeds: 3, 5." in said
+    assert "| MariaDB | 3 | 12 | 60 | 3,000 | 3,000 | 3 | 20 |" in said
+    assert "| 3 | mariadb | envelope (older code) | abc | **unequal** |" in said
+    assert "| 5 | mariadb | envelope (older code) | abc | stopped with `KEY_TAKEN_OVER`, told |" in said
+    assert "3 of the seeds ran with older code" in said
 
 
 def test_seeds_of_today_say_what_they_tried() -> None:
