@@ -33,6 +33,7 @@ from tidefold.sources.records.change_batches import ChangeSpool
 from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
 from tidefold.sources.records.columnar_values import convert_texts
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.operation_names import explain_operation
 from tidefold.sources.records.parse_file import check_prefix, parse_file
 from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import Spelling
@@ -40,8 +41,6 @@ from tidefold.typed_json import convert_value
 
 # How alike two names are that may be one.
 _NEAR = 0.75
-# Columns that usually say whether a row is an upsert or a delete.
-_OPERATION = re.compile(r"_*(op|op_?type|operation|cdc_?op(eration)?|change_?type)", re.IGNORECASE)
 DELIMITERS = (",", ";", "\t", "|")
 # No row is longer than this.
 _BLOCK = 16 << 20
@@ -113,10 +112,9 @@ def fit_hint(
         hint += f"`{column.name}: {{type: '{column.type}', aliases: [{name}]}}` there."
     unknown = [name for name in unknown if name not in near]
     missing = [c for c in missing if c not in near.values() and c.name not in in_folders]
-    operations = [name for name in unknown if _OPERATION.fullmatch(name)] if not beside else []
-    if operations:
-        hint += f" If `{operations[0]}` says what a row does, set `op: {{column: {operations[0]}}}` under `source`."
-    elif unknown:
+    marks = explain_operation(unknown) if not beside else ""
+    hint += marks
+    if unknown and not marks:
         if len(unknown) == len(missing) == 1:
             renamed = f"{missing[0].name}: {{type: '{missing[0].type}', aliases: [{unknown[0]}]}}"
             hint += f" If `{unknown[0]}` is the new name of `{missing[0].name}`, set `{renamed}` in `columns`."

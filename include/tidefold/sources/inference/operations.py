@@ -8,21 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidefold.sources.inference.proposal import ProposalQuestion
+from tidefold.sources.records.operation_names import DELETED, DELETED_AT, ONLY_OPERATION, SURELY_OPERATION, option_of
 
 Data = Sequence[Mapping[str, Any]]
 Parts = Sequence[Data]
 
-# Names of nothing else; and names that may be business data, too.
-_ONLY_OPERATION = (
-    r"op|oper|operation|op_?type|operation_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|row_?kind|"
-    r"hvr_?op|enttyp|header__change_oper|__\$operation|metadata\$action|versions_operation"
-)
-_OP_NAME = re.compile(rf"_*({_ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign", re.IGNORECASE)
+# Names that may be business data, too.
+_OP_NAME = re.compile(rf"_*({ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign", re.IGNORECASE)
 # As of audit tables and webhooks. Such a column is asked for, never taken.
 _NEAR_OP_NAME = re.compile(r"\w+_(action|event|operation|op(er)?_?type)|topic|subscription_?type", re.IGNORECASE)
-_SURELY_OP_NAME = re.compile(rf"_*({_ONLY_OPERATION})|_sign", re.IGNORECASE)
-_DELETED_NAME = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
-_DELETED_AT_NAME = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
 # Words that programs use for operations: each family has words for upserts and words for deletes.
 _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("c", "i", "u", "r"), ("d",)),
@@ -107,6 +101,9 @@ class OpCandidate:
         return text_of(row.get(self.column)) in self.delete
 
 
+_UNSEEN = OpCandidate("", (), (), sure=False, usual=True)
+
+
 def text_of(value: Any) -> str:
     """Returns the text by which a value is compared."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -124,14 +121,18 @@ def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
 
 
 def _op(name: str, rows: Data) -> OpCandidate | None:
-    if rows and _DELETED_AT_NAME.fullmatch(name):
+    if rows and DELETED_AT.fullmatch(name):
         return OpCandidate(name, (), (), name.startswith("_"), any_deletes=True)
     values = {row.get(name) for row in rows if isinstance(row.get(name), Hashable)}
     has_gaps, seen = None in values, {*map(text_of, values - {None})}
     is_word = all(isinstance(row.get(name), str | bool | int | None) for row in rows)
+    if rows and not seen and is_word and option_of(name):  # Its words come later.
+        return replace(
+            _flag(name, ["false"]) if DELETED.fullmatch(name) else _UNSEEN, column=name, has_gaps=True, sure=False
+        )
     if not seen or not is_word or len(seen) > _MOST_WORDS or max(map(len, seen)) > _LONGEST_WORD:
         return None
-    if _DELETED_NAME.fullmatch(name) and {*map(_plain, seen)} <= _FALSE | _TRUE:
+    if DELETED.fullmatch(name) and {*map(_plain, seen)} <= _FALSE | _TRUE:
         return replace(_flag(name, seen), has_gaps=has_gaps)
     op = _with_images(name, seen) or _of_families(name, seen)
     return replace(op, has_gaps=has_gaps, sure=op.sure and not has_gaps) if op else None
@@ -159,7 +160,7 @@ def _of_families(name: str, seen: Collection[str]) -> OpCandidate | None:
     removes = {word for _, downs in families for word in downs}
     # A column of any other name must have both upserts and deletes.
     is_known = bool(words) and lower <= words and (named or near or bool(lower & removes and lower - removes))
-    if not is_known and not _SURELY_OP_NAME.fullmatch(name):
+    if not is_known and not SURELY_OPERATION.fullmatch(name):
         return None
     upsert = _spell([word for ups, _ in families for word in ups], seen)
     delete = _spell([word for _, downs in families for word in downs if word not in map(_plain, upsert)], seen)
@@ -210,7 +211,9 @@ def op_question(ops: Sequence[OpCandidate], rows: Data) -> list[ProposalQuestion
     best = ops[0]
     words = sorted({text_of(row[best.column]) for row in rows if row.get(best.column) is not None})
     text, reason = "does this column say what a row does?", f"it says {', '.join(words)}"
-    if best.any_deletes:
+    if not words and not best.any_deletes:
+        text += " The sample has no value of it"
+    elif best.any_deletes:
         reason = "its name says when a row was deleted"
     elif best.has_gaps and not best.sure:
         text += f" It {reason.removeprefix('it ')}; rows without it would be upserts, as in a full load beside changes."

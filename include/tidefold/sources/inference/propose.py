@@ -238,7 +238,7 @@ def _fill_feed(
     if field and op is not None:
         rows = [row for row in rows if text_of(row.get(op.column)) not in op.ignore]
         # Other fields next to the row do not belong to it.
-        rows = [{**row[field], op.column: row[op.column]} for row in rows]
+        rows = [{**row[field], op.column: row.get(op.column)} for row in rows]
     columns = []
     for name in filter(None, list_names(rows)):
         column = column_of_values(name, [row[name] for row in rows if name in row and not is_placeholder(row[name])])
@@ -266,13 +266,14 @@ def _row_field(rows: Sequence[dict[str, Any]]) -> tuple[str, OpCandidate | None]
     names = list_names(rows)
     objects = [n for n in names if any(isinstance(row.get(n), dict) for row in rows)]
     ops = find_ops([n for n in names if n not in objects], rows)
-    op = ops[0] if ops and not ops[0].any_deletes else None
+    op = ops[0] if ops else None
     of_rows = [row for row in rows if op is None or text_of(row.get(op.column)) not in op.ignore]
     always = [name for name in objects if of_rows and all(isinstance(row.get(name), dict) for row in of_rows)]
-    if op is None:
+    if op is None or op.any_deletes:
         # What is beside the row is lost: it may only be what a tool says of it. Kafka Connect sends its schema.
-        beside = {name for name in names if name != "schema" and not name.startswith("_")}
-        return next((name for name in always if name in _WRAPPERS and beside <= {name}), ""), None
+        beside = {name for name in names if name != "schema" and not name.startswith("_")} - {op.column if op else ""}
+        field = next((name for name in always if name in _WRAPPERS and beside <= {name}), "")
+        return field, op if field else None
     if UNWRAPPED.fullmatch(op.column):
         return "", None
     named = [name for name in always if name in (*_WRAPPERS, "data", "row", "after", "detail")]

@@ -20,6 +20,7 @@ from tidefold.sources.records.errors import (
     missing_column,
     unknown_column,
 )
+from tidefold.sources.records.operation_names import explain_operation
 from tidefold.sources.records.record_types import field
 from tidefold.sources.records.row_decoder import conversions, convert_row, take_unsent
 from tidefold.sources.records.stream_order import OrderPoint
@@ -39,16 +40,18 @@ class PlainRows:
         time_zone: str | None = None,
         *,
         fills: bool = False,
+        has_op: bool = False,
     ) -> None:
         """`configured`: the configured table definition; `shape` has the column names of the source.
 
         fills: whether a field that a row lacks is null.
+        has_op: whether something says what a row does.
         """
         self._shape = shape
         self._own = {c.name: own.name for c, own in zip(shape.columns, (configured or shape).columns, strict=True)}
         skipped = dict.fromkeys((*beside, *shape.ignored))
         self._beside = [name for name in skipped if name not in {c.name for c in shape.columns}]
-        self._fills, self._partial = fills, shape.merge.engine is Engine.PARTIAL
+        self._has_op, self._fills, self._partial = has_op, fills, shape.merge.engine is Engine.PARTIAL
         by = shape.column_order
         self._fields = {c.name: field(i) for i, c in enumerate(shape.columns)}
         self._order = [(name, self._fields[name]) for name in by]
@@ -144,18 +147,24 @@ class PlainRows:
         expected = {*self._fields, *self._beside}
         unknown = {name: infer_type(value) for name, value in row.items() if columns and name not in expected}
         if unknown and any(name not in row for name in (*self._shape.key, *(name for name, _ in self._order))):
-            return unknown_column("The row", unknown)  # A missing column may have a new name.
+            return self._refuse_unknown(unknown)  # A missing column may have a new name.
         if null := [name for name in self._shape.key if row.get(name) is None]:
             return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
         if null := [name for name, _ in self._order if row.get(name) is None]:
             return RefusedRecordError("ORDER_MISSING", f"OrderPoint column {', '.join(null)} is null or missing.")
         if unknown:
-            return unknown_column("The row", unknown)
+            return self._refuse_unknown(unknown)
         needed = [c.name for c in self._shape.columns if not c.may_lack and c.name in columns]
         if not self._partial and (missing := [name for name in needed if name not in row]):
             types = {c.name: c.type for c in self._shape.columns}
             return missing_column("The row", {name: types[name] for name in missing})
         return None
+
+    def _refuse_unknown(self, types: Mapping[str, str]) -> RefusedRecordError:
+        if self._has_op or not (advice := explain_operation(types)):
+            return unknown_column("The row", types)
+        detail = f"The row has {', '.join(types)[:200]}, which is not configured.{advice}"
+        return RefusedRecordError("UNKNOWN_COLUMN", detail)
 
 
 def _convert_local(convert: Conversion, time_zone: str, text: str) -> Any:

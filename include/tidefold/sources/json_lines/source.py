@@ -36,11 +36,13 @@ from tidefold.sources.records.errors import (
     not_sent,
 )
 from tidefold.sources.records.extended_json import to_plain
+from tidefold.sources.records.operation_names import check_beside
 from tidefold.sources.records.record_types import RecordHead, has_aliases, resolve_aliases
 from tidefold.typed_json import convert_value, make_decoder
 
 # It also reads lines of JSON with their Kafka position: in each line, or by the name of the file and the line number.
 NULL = msgspec.Raw(b"null")
+_fields: Callable[[msgspec.Raw], dict[str, msgspec.Raw]] = make_decoder(dict[str, msgspec.Raw]).decode
 
 
 class Record(RecordHead):
@@ -165,7 +167,8 @@ class JsonReader:
         beside = [options.op.column] if options.op and not options.op.row else []
         self._aliased = has_aliases(shape)
         fills = options.profile is not None and options.profile.absent == "null"
-        self._make_rows = partial(PlainRows, beside=beside, time_zone=options.time_zone, fills=fills)
+        has_op = options.op is not None or options.profile is not None
+        self._make_rows = partial(PlainRows, beside=beside, time_zone=options.time_zone, fills=fills, has_op=has_op)
         # To look up a shape costs as much as to read a row.
         self._own: PlainRows = self._make_rows(shape)
         self._spelled = {shape: self._own}
@@ -175,8 +178,8 @@ class JsonReader:
         self._folders = ("", b"")
         self._ops = _Ops(options.op) if options.op else None
         self._profile = _decoder_of(shape, options)
-        wrapper = msgspec.defstruct("Wrapper", [("row", msgspec.Raw)], rename={"row": options.row or "row"}, gc=False)
-        self._row_in = make_decoder(wrapper).decode if options.row else None
+        self._row_field = options.row or (options.op and options.op.row) or ""
+        self._known = {self._row_field, options.op.column if options.op else "", *shape.ignored}
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
     def take(self, at: ReaderPosition, line: bytes) -> None:
@@ -299,15 +302,19 @@ class JsonReader:
         return msgspec.Raw(b"{" + fields + text[1:]) if text.startswith(b"{") else value
 
     def _unwrap(self, value: msgspec.Raw) -> msgspec.Raw:
-        """Returns the row in a field of a value."""
-        if self._row_in is None:
+        """Returns the row in a field of a value, if it is there."""
+        if not self._row_field:
             return value
         try:
-            inner: Any = self._row_in(value)
+            fields = _fields(value)
         except UNDECODABLE as error:
             raise RefusedRecordError("NOT_A_RECORD", f"The record has no field with its row: {error}.") from error
-        row: msgspec.Raw = inner.row
-        return row
+        check_beside(fields, self._known, self._row_field, has_op=self._ops is not None)
+        if self._options.row is None:
+            return value
+        if self._options.row not in fields:
+            raise RefusedRecordError("NOT_A_RECORD", f"The record has no field `{self._options.row}` with its row.")
+        return fields[self._options.row]
 
     def _key_of(self, record: Record) -> msgspec.Raw:
         """Returns the key of a tombstone as an object. A single value is the key of one column."""

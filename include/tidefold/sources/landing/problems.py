@@ -233,7 +233,7 @@ def report_schema_stop(
     message = (
         f"Line {line} of `{name}`: {detail.rstrip('.')}. The records before it were ingested, the later ones wait."
     )
-    hint = "Correct `columns` or `ignored` of the log, then run ingest again. It continues with this record."
+    hint = "Correct the configuration of the log, then run ingest again. It continues with this record."
     if reason == "STATE_CHANGED":
         hint = (
             "Set `state`, `kind`, `columns` and `ttl` of the log as the metadata says, then run ingest again. It "

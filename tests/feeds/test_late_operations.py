@@ -1,0 +1,105 @@
+"""A field that looks like an operation or a deletion comes only after `init`: it is named, and its next step works."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from support.feeds.deliveries import lines
+from support.person import Person
+
+AT = "2026-11-02T08:00:00Z"
+LATE: dict[str, Any] = {"_deleted": True, "deleted": True, "isDeleted": True, "__deleted": "true", "op": "delete"}
+LATE |= {"_fivetran_deleted": True, "_ab_cdc_deleted_at": AT, "operation": "delete", "changeType": "delete"}
+# How the rows of a log come, and what its source says of that.
+FORMS: dict[str, dict[str, Any]] = {
+    "flat": {"format": "json", "record": "value"},
+    "csv": {"format": "csv"},
+    "within": {"format": "json", "record": "value", "row": "payload"},
+}
+
+
+def _land(who: Person, log: str, form: str, day: int, rows: list[dict[str, Any]], **more: Any) -> None:
+    name = f"{log}/o-2026-11-0{day}"
+    if form == "csv":
+        names = [*rows[0], *more]
+        cells = [",".join(f"{cell}" for cell in (*row.values(), *more.values())) for row in rows]
+        who.land(f"{name}.csv", "\n".join([",".join(names), *cells]).replace("True", "true") + "\n")
+    else:
+        who.land(f"{name}.jsonl", lines(*({"payload": r, **more} if form == "within" else r | more for r in rows)))
+
+
+def _rows(who: Person, log: str) -> list[tuple[int, str]]:
+    table = DeltaTable(str(who.folder / "store/tables" / log)).to_pyarrow_table().to_pylist()
+    return sorted((row["id"], row["name"]) for row in table)
+
+
+@pytest.mark.rotates(1)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_late_mark_is_named_and_read_by_the_line_that_the_message_has(person: Person, form: str) -> None:
+    columns = {
+        "id": "long",
+        "name": "string",
+        "at": {"type": "timestamp", **({} if form == "csv" else {"encoding": "iso"})},
+    }
+    logs = {f"l{i}": {"source": {**FORMS[form], "path": f"landing/l{i}"}, "key": ["id"]} for i in range(len(LATE))}
+    logs = {name: {**log, "columns": columns, "order": ["at"]} for name, log in logs.items()}
+    path = person.folder / "tidefold.yaml"
+    config = {"version": 1, "store": "store", "logs": logs}
+    path.write_text(json.dumps(config))
+    for log in logs:
+        _land(person, log, form, 1, [{"id": i, "name": "a", "at": "2026-11-01T08:00:00Z"} for i in (1, 2, 3)])
+    done = person.call("run")
+    assert done.exit_code == 0, done.output
+    for log, (name, value) in zip(logs, LATE.items(), strict=True):
+        _land(person, log, form, 2, [{"id": 2, "name": "b", "at": AT}], **{name: value})
+    done = person.call("run", "--format", "json")
+    assert done.exit_code == 2, done.output
+    for (log, name), step in zip(zip(logs, LATE, strict=True), json.loads(done.stdout)["steps"]["ingest"], strict=True):
+        said = json.dumps(step["facts"]["problems"])
+        assert f"has {name}" in said or f"has column {name}" in said, said
+        [line] = re.findall(r"`op: (\{.*?\})`", said.replace('\\"', '"'))
+        assert _rows(person, log)[1] == (2, "a"), said
+        assert "`schema_evolution: {read: evolve}`" in said
+        person.set(f"op: {line}", log=log, below="source")
+        person.set("schema_evolution: {read: evolve}", log=log)
+    if form == "within":  # `row` is a part of `op` there.
+        config = yaml.safe_load(path.read_text())
+        for log in config["logs"].values():
+            assert log["source"]["op"]["row"] == log["source"].pop("row")
+        path.write_text(json.dumps(config))
+    done = person.call("run")
+    assert done.exit_code == 0, done.output
+    for log, name in zip(logs, LATE, strict=True):
+        assert _rows(person, log) == [(1, "a"), (3, "a")], name
+
+
+def test_a_mark_without_any_value_in_the_sample_is_a_question(person: Person) -> None:
+    """It would become a column of the table, and its deletes rows."""
+    (person.folder / "tidefold.yaml").unlink()
+    rows = [{"id": i, "name": "a", "at": f"2026-11-01T08:00:0{i}Z"} for i in range(1, 4)]
+    names = [name for name in LATE if not name.endswith("_at")]
+    for at, name in enumerate(names):
+        _land(person, f"l{at}", "flat", 1, rows, **{name: None})
+    _land(person, "csv", "csv", 1, rows, op="")
+    _land(person, "beside", "within", 1, rows, _ab_cdc_deleted_at=None)
+    done = person.call("init", "landing")
+    asked = re.findall(r"(?m)^question: \S+: op: .*no value.* Candidates: (\S+)$", done.stderr)
+    assert sorted(asked) == sorted([*names, "op"]), done.stderr
+    said = (person.folder / "tidefold.yaml").read_text()
+    assert "op: {column: _ab_cdc_deleted_at, delete: any, row: payload}" in said
+
+
+def test_a_mark_beside_a_row_says_nothing_while_it_is_false_or_ignored(person: Person) -> None:
+    columns = {"id": "long", "name": "string"}
+    log = {"source": {**FORMS["within"], "path": "landing/o"}, "key": ["id"], "columns": columns, "order": ["file"]}
+    path = person.folder / "tidefold.yaml"
+    path.write_text(json.dumps({"version": 1, "store": "store", "logs": {"o": {**log, "ignored": ["deleted"]}}}))
+    _land(person, "o", "within", 1, [{"id": 1, "name": "a"}], deleted=True, is_deleted=False, op=None)
+    assert person.call("run").exit_code == 0
+    assert _rows(person, "o") == [(1, "a")]
