@@ -16,6 +16,18 @@ from support.person import Person
 AT = "2026-11-02T08:00:00Z"
 LATE: dict[str, Any] = {"_deleted": True, "deleted": True, "isDeleted": True, "__deleted": "true", "op": "delete"}
 LATE |= {"_fivetran_deleted": True, "_ab_cdc_deleted_at": AT, "operation": "delete", "changeType": "delete"}
+# Columns of samples that have no delete yet, as tools and mainframes name and fill them.
+WITHOUT_DELETES = {
+    "ODQ_CHANGEMODE": "CU",
+    "OPERATION_FLAG": "II",
+    "op_code": "IU",
+    "CHANGE_IND": "AC",
+    "IUD_FLAG": "II",
+}
+WITHOUT_DELETES |= {"DTL__CAPXACTION": "IU", "dml_ind": "II", "row_status": "IU", "UPDATE_MODE": "IU", "JOENTT": "12"}
+WITHOUT_DELETES |= {"IsDelete": ["", ""], "is_removed": ["false", "false"], "delete_flag": "NN", "hvr_op": "11"}
+WITHOUT_DELETES |= {"event": ["create", "shipped"], "action": ["created", "destroyed"], "change": ["insert", "update"]}
+WITHOUT_DELETES |= {"kind": ["mutation", "mutation"], "lifecycle": ["created", "updated"], "column_1": "II"}
 # How the rows of a log come, and what its source says of that.
 FORMS: dict[str, dict[str, Any]] = {
     "flat": {"format": "json", "record": "value"},
@@ -103,3 +115,27 @@ def test_a_mark_beside_a_row_says_nothing_while_it_is_false_or_ignored(person: P
     _land(person, "o", "within", 1, [{"id": 1, "name": "a"}], deleted=True, is_deleted=False, op=None)
     assert person.call("run").exit_code == 0
     assert _rows(person, "o") == [(1, "a")]
+
+
+def test_a_column_that_looks_like_an_operation_is_never_only_data(person: Person) -> None:
+    (person.folder / "tidefold.yaml").unlink()
+    for at, (name, (one, other)) in enumerate(WITHOUT_DELETES.items()):
+        rows = f"id,name,{name},at\n1,a,{one},2026-11-01T08:00:00Z\n2,b,{other},2026-11-01T08:00:00Z\n"
+        person.land(f"l{at}/o-2026-11-01.csv", rows)
+    person.land(
+        "seq/o-2026-11-01.jsonl",
+        lines({"id": 1, "_CHANGE_SEQUENCE_NUMBER": "A/1"}, {"id": 2, "_CHANGE_SEQUENCE_NUMBER": "FF"}),
+    )
+    person.land(
+        "gg/o-2026-11-01.json", lines({"table": "S.O", "op_type": "I", "op_ts": "2026-11-01 08:00:00", "ID": 1})
+    )
+    avro = {"id": 1, "name": {"string": "a"}, "__deleted": {"string": "true"}}
+    person.land("avro/o+0+0000000000.json", lines(avro, {"id": 2, "name": None, "__deleted": None}))
+    done = person.call("init", "landing")
+    said = (person.folder / "tidefold.yaml").read_text()
+    read = {*re.findall(r"op: \{column: ([\w$]+)", said)}
+    assert {*WITHOUT_DELETES} - read == set(), done.stderr
+    asked = dict(re.findall(r"(?m)^question: (\w+): (.*)", done.stderr))
+    assert "`_CHANGE_SEQUENCE_NUMBER` says it, but as text" in asked["seq"]
+    assert "format=json` in place of `json_row`" in asked["gg"]
+    assert "Avro's types beside its values" in asked["o"]

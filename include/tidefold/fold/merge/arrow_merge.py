@@ -37,6 +37,8 @@ _WIDTHS = {32: pa.int32(), 64: pa.int64()}
 # found by SQL. A tie of a change with the row of the base is a mark beside the merged row, as a value that was not
 # sent is. The marks are removed while the rows are read.
 TIED = "tied"
+# What a listed tie has if a delete counts that is half of an update, and whose other half landed in an earlier file.
+PARTED = "_parted"
 # This many are listed by name. The others are only counted.
 LISTED = 20
 _DECIDING = (Engine.LAST, Engine.FIRST, Engine.PARTIAL, Engine.HISTORY)
@@ -225,14 +227,18 @@ def can_tie(shape: TableSpec) -> bool:
 
 
 def hash_content(shape: TableSpec) -> str:
-    """Returns what differs between two changes of one order if they are a tie."""
-    return hash_values(shape, "_op", "_absent::VARCHAR")
+    """Returns what differs between two changes of one order if they are a tie; null for half of an update."""
+    return f"CASE WHEN _offset >= -1 THEN {hash_values(shape, '_op', '_absent::VARCHAR')} END"
 
 
 def group_ties(shape: TableSpec, relation: str, content: str) -> str:
-    """Returns the FROM clause that leaves one row for each key and order of which the content differs."""
+    """Returns the FROM clause that leaves one row for each key and order of which the content differs.
+
+    A delete that is half of an update is no tie with the other half, unless that landed in an earlier file.
+    """
     names = ", ".join([key_list(shape), *order_columns(shape)])
-    return f"FROM {relation} GROUP BY {names} HAVING min({content}) <> max({content})"
+    parted = f"count({content}) > 0 AND max([_partition, _offset])[2] < -1"
+    return f"FROM {relation} GROUP BY {names} HAVING min({content}) <> max({content}) OR ({parted})"
 
 
 def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> ListedKeys:
@@ -247,9 +253,8 @@ def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Listed
     connection.execute(f"CREATE TEMP TABLE {TIED} AS SELECT {key} FROM live LIMIT 0")
     order = ", ".join(order_columns(shape))
     rest = ", ".join(quote_name(column.name) for column in values(shape))
-    names = f"{key}, {order}, _op, _absent{', ' if rest else ''}{rest}"
-    # A delete that is half of an update is no tie with the other half.
-    relation = f"(SELECT {names} FROM live WHERE _offset >= -1{_select_deletes(shape)})"
+    names = f"{key}, {order}, _partition, _offset, _op, _absent{', ' if rest else ''}{rest}"
+    relation = f"(SELECT {names} FROM live{_select_deletes(shape)})"
     [(count,)] = connection.execute(
         f"SELECT count(*) FROM (SELECT 1 FROM {relation} GROUP BY {key}, {order} HAVING count(*) > 1)"
     ).fetchall()
@@ -258,9 +263,9 @@ def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Listed
     groups = group_ties(shape, relation, hash_content(shape))
     connection.execute(f"INSERT INTO {TIED} SELECT DISTINCT {key} {groups}")
     [(count,)] = connection.execute(f"SELECT count(*) FROM {TIED}").fetchall()
-    listed = connection.execute(f"SELECT {key}, {order} {groups} ORDER BY {key}, {order} LIMIT {LISTED}").fetchall()
-    width = len(shape.key)
-    ties.add(count, (_describe_tie(dict(zip(shape.key, row, strict=False)), row[width:]) for row in listed))
+    newest = f"max([{order}, _partition, _offset])"
+    listed = connection.execute(f"SELECT {key}, {newest} {groups} ORDER BY {key}, {order} LIMIT {LISTED}").fetchall()
+    ties.add(count, (_describe_tie(shape, dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed))
     return ties
 
 
@@ -271,9 +276,9 @@ def find_tied_versions(connection: duckdb.DuckDBPyConnection, shape: TableSpec) 
     rows = f"FROM {'versions' if shape.orders_by_file else 'points'} WHERE {TIE}"
     [(count,)] = connection.execute(f"SELECT count(DISTINCT ({key})) {rows}").fetchall()
     if count:
-        query = f"SELECT {key}, {order_of(shape, '_place')} AS _order {rows} ORDER BY {key}, _order"
+        query = f"SELECT {key}, _place {rows} ORDER BY {key}, _place"
         listed = connection.execute(f"{query} LIMIT {LISTED}").fetchall()
-        ties.add(count, (_describe_tie(dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed))
+        ties.add(count, (_describe_tie(shape, dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed))
     return ties
 
 
@@ -285,11 +290,13 @@ def _select_deletes(shape: TableSpec) -> str:
     key, order = key_list(shape), ", ".join(order_columns(shape))
     newest = f"(SELECT {key}, max([{order}]) AS _newest FROM live GROUP BY {key}) USING ({key})"
     gone = f"hidden JOIN {newest} WHERE _column = '' AND _order[-1] >= -1 AND {order_of(shape, '_order')} = _newest"
-    return f" UNION ALL SELECT {key}, {orders}, {DELETE}, NULL{nothing} FROM {gone}"
+    return f" UNION ALL SELECT {key}, {orders}, _order[-2], _order[-1], {DELETE}, NULL{nothing} FROM {gone}"
 
 
-def _describe_tie(key: dict[str, Any], order: Iterable[Any]) -> str:
-    return json.dumps({**key, "order": list(order)}, default=str)
+def _describe_tie(shape: TableSpec, key: dict[str, Any], place: Sequence[int]) -> str:
+    """Returns the key and its order. place: of the change that counts; a delete that is half of an update is named."""
+    parted = {PARTED: True} if place[-1] < -1 else {}
+    return json.dumps({**key, "order": list(place[: shape.order_width]), **parted}, default=str)
 
 
 def without_marks(
@@ -312,7 +319,7 @@ def _drop_marks(
         else:
             tied = batch.filter(pc.is_valid(batch.column(TIE)))
             pairs = ((row.pop(TIE), row) for row in _first(tied, shape, TIE))
-            ties.add(tied.num_rows, (_describe_tie(key, order) for order, key in pairs))
+            ties.add(tied.num_rows, (_describe_tie(shape, key, place) for place, key in pairs))
             rows = rows.filter(batch.column(ALIVE)) if tied.num_rows else rows
         yield rows
 

@@ -67,7 +67,7 @@ def find_waiting_ties(changes: Iterable[pa.Table], shape: TableSpec) -> pa.Table
             connection.register("part", part)
             into = "INSERT INTO waiting" if number else "CREATE TEMP TABLE waiting AS"
             connection.execute(
-                f"{into} SELECT {names}, {hash_content(shape)} AS _content FROM part WHERE _offset >= -1"
+                f"{into} SELECT {names}, _partition, _offset, {hash_content(shape)} AS _content FROM part"
             )
         return connection.sql(f"SELECT {names} {group_ties(shape, 'waiting', '_content')}").to_arrow_table()
 

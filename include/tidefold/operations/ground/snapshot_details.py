@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,6 +108,7 @@ class StagedDetails(ReadDetails):
     replaced: rows of the base that changed or were deleted; expired: rows that were dropped for their age.
     clears, cleared_rows: how often the table was cleared, and how many rows were there before.
     ties: keys with different changes of one order.
+    parted: those listed of which a delete counts that is half of an update, and the other half landed before it.
     unresolved, unresolved_keys: keys that were left out, because a value was not sent.
     files_carried: files that were taken over unchanged.
     bytes_full: bytes of all files; bytes_written, bytes_copied: bytes that were written for it.
@@ -134,6 +136,7 @@ class StagedDetails(ReadDetails):
     bytes_written: int
     bytes_copied: int
     buckets: int
+    parted: Sequence[Mapping[str, Any]] | None = omit_if_none()
     as_of: str | None = omit_if_none()
     restore: StagedRestore | None = inline_keys()
     imported: StagedImport | None = inline_keys()
@@ -141,7 +144,12 @@ class StagedDetails(ReadDetails):
 
     @property
     def warning(self) -> str:
-        """Says that more than 1 % of the folded keys have ties; empty: not so many."""
+        """Says that files parted updates, or that more than 1 % of the folded keys have ties; else empty."""
+        if self.parted:
+            shown = ", ".join(json.dumps(one) for one in self.parted[:3])
+            why = "a delete came in a later file than the insert of the same order, and counts, so these have no row"
+            what = "If the source has the row, the two were one update: land the row once more, in a new file"
+            return f"{why}: {shown}. {what}."
         keys = self.upserts + self.deletes
         if self.ties * 100 <= keys:
             return ""

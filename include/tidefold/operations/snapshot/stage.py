@@ -15,7 +15,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import describe_replayed, name_span
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, data_folder
 from tidefold.domain.wording import describe_ties
-from tidefold.fold.merge.arrow_merge import LISTED
+from tidefold.fold.merge.arrow_merge import LISTED, PARTED
 from tidefold.fold.plan import FoldResult
 from tidefold.fold.plan_fold import find_carried_files
 from tidefold.ledger import write_manifest
@@ -152,6 +152,7 @@ def _details(
         clears=manifest.clears,
         cleared_rows=manifest.cleared_rows,
         ties=manifest.ties,
+        parted=[one for one in map(json.loads, manifest.tied) if one.pop(PARTED, False)] or None,
         unresolved=manifest.unresolved,
         unresolved_keys=[json.loads(one) for one in manifest.unresolved_keys],
         files=len(manifest.files),

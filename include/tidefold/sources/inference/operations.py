@@ -16,17 +16,22 @@ Parts = Sequence[Data]
 # Names that may be business data, too.
 _OP_NAME = re.compile(rf"_*({ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign", re.IGNORECASE)
 # As of audit tables and webhooks. Such a column is asked for, never taken.
-_NEAR_OP_NAME = re.compile(r"\w+_(action|event|operation|op(er)?_?type)|topic|subscription_?type", re.IGNORECASE)
+_NEAR_OP_NAME = re.compile(
+    r"\w+_(action|event|operation|op|op(er)?_?type)|(action|row|record|update|delta|sync|mutation|event|journal)_?"
+    r"(flag|code|cd|ind(icator)?|type|mode|kind|status)|verb|topic|subscription_?type|column_\d+",
+    re.IGNORECASE,
+)
 # Words that programs use for operations: each family has words for upserts and words for deletes.
 _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("c", "i", "u", "r"), ("d",)),
-    (("insert", "update", "upsert", "create", "read", "replace"), ("delete",)),
-    (("inserted", "updated", "upserted", "created"), ("deleted",)),
+    (("insert", "update", "upsert", "create", "read", "replace", "import"), ("delete", "destroy")),
+    (("inserted", "updated", "upserted", "created"), ("deleted", "destroyed")),
     (("add", "modify", "replace"), ("remove",)),
     (("added", "modified", "changed", "replaced"), ("removed",)),
     (("new", "changed"), ("gone", "removed")),
     (("snapshot", "load", "refresh"), ()),
     (("put", "set"), ("del",)),
+    (("mutation",), ("deletion", "expiration")),
 )
 _ANY_NAME = re.compile(".*", re.DOTALL)
 # Programs that write an update as two rows: the column, and its words for new, removed, and former rows. A former row
@@ -39,12 +44,14 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
     (_ANY_NAME, ("+i", "+u"), ("-d",), ("-u",)),
     (re.compile(r"enttyp", re.IGNORECASE), ("pt", "up"), ("dl",), ("ub",)),
     (re.compile(r"_value_kind", re.IGNORECASE), ("0", "2"), ("3",), ("1",)),
+    (re.compile(r"hvr_op", re.IGNORECASE), ("1", "2"), ("0",), ("3", "4")),
     (re.compile(r"_hoodie_operation"), ("i", "u"), ("d",), ("-u",)),
 )
 # The words that `op` knows by default.
 _DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
 _SNAPSHOT = {"r", "read", "snapshot", "load", "refresh"}
 _INSERTS = {"i", "c", "insert", "create", "inserted", "created", "add", "added", "new", "+i", "pt"} | _SNAPSHOT
+_UPDATES = {"u", "update", "updated", "modify", "modified"}
 _FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
 _MOST_WORDS, _LONGEST_WORD = 12, 40
 # Webhooks: `products/create`, `customer.deleted`.
@@ -158,9 +165,10 @@ def _of_families(name: str, seen: Collection[str]) -> OpCandidate | None:
     named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
     near = bool(_NEAR_OP_NAME.fullmatch(name))
     removes = {word for _, downs in families for word in downs}
-    # A column of any other name must have both upserts and deletes.
-    is_known = bool(words) and lower <= words and (named or near or bool(lower & removes and lower - removes))
-    if not is_known and not SURELY_OPERATION.fullmatch(name):
+    # A column of any other name must have both upserts and deletes, or inserts and updates.
+    is_both = bool(lower & removes and lower - removes) or bool(lower & _UPDATES and lower - _UPDATES)
+    is_known = bool(words) and lower <= words and (named or near or is_both)
+    if not is_known and not (words and (named or near)) and not SURELY_OPERATION.fullmatch(name):
         return None
     upsert = _spell([word for ups, _ in families for word in ups], seen)
     delete = _spell([word for _, downs in families for word in downs if word not in map(_plain, upsert)], seen)

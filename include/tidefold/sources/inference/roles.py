@@ -18,14 +18,14 @@ _KEY_NAMES = re.compile(r"key|uuid|guid|pk|code|sku|isin|email|number|no|nr", re
 _ORDER_NAMES = re.compile(
     r"_*((last_?)?(updated?|modified|changed?|mod)(_?(at|on|ts|time|date|timestamp|dt|utc|ms|us))?|"
     r"ts|time|timestamp|(dms|cdc|header_)_(timestamp|ts)|event_?(time|ts)|commit_?(time|ts|timestamp)|op_?ts|source_?ts|ts_?(ms|us|ns)|"
-    r"lsn|scn|seq|sequence|sequence_?(no|number|id)|seq_?no|version|row_?version|rev|revision|offset|change_?seq|"
+    r"lsn|scn|((change|commit|event|log|record|stream|tx)_?)?seq(uence)?(_?(no|num|number|id))?|version|row_?version|rev|revision|offset|"
     r"export(ed)?(_?(at|on|date|time|ts))?|extract(ed)?(_?(at|on|date|time|ts))?|snapshot_?(date|time|ts)|"
     r"load(ed)?(_?(at|on|date|time|ts))?|as_?of(_?date)?|valid_?from|ingest(ed)?_?(at|ts|time))",
     re.IGNORECASE,
 )
 # What counts the changes of the source, as its tool writes it.
 _OWN_ORDER = re.compile(
-    r"_ab_cdc_(cursor|lsn|log_pos)|(header_)?_?change_seq|hvr_integ_(seq|key)|_change_ordinal|_*\$?((start|commit|change)_)?lsn",
+    r"_ab_cdc_(cursor|lsn|log_pos)|(header_)?_?change_seq|hvr_integ_(seq|key)|_change_(ordinal|sequence_number)|_*\$?((start|commit|change)_)?lsn",
     re.IGNORECASE,
 )
 _OWN_POSITION = re.compile(r"pos|ccid", re.IGNORECASE)
@@ -33,7 +33,7 @@ _RESTARTS = "_change_ordinal"
 _OWN_NOTE = "the source's own order"
 _COUNTED = re.compile(r"\d{10,40}", re.ASCII)
 _POSITION = re.compile(
-    r"(\d{4}[-/.]\d\d|\d\d[-/.]\d\d[-/.]\d{2,4}).*|0x[0-9a-f]+|[0-9a-f]+/[0-9a-f]+|[0-9a-f:]{10,}", re.IGNORECASE
+    r"\d+|(\d{4}[-/.]\d\d|\d\d[-/.]\d\d[-/.]\d{2,4}).*|0x[0-9a-f]+|[0-9a-f]+/[0-9a-f]+|[0-9a-f:]{10,}", re.IGNORECASE
 )
 _CREATED_NAME = re.compile(r"_*(created?|occurred|happened|received)(_?(at|on|ts|time|date|ms|us))?", re.IGNORECASE)
 _WHENCE = re.compile(
@@ -322,7 +322,8 @@ def _is_unread(column: ProposedColumn, rows: Data) -> bool:
     """Whether a column has times or positions that no run reads as a time or a number."""
     texts = [row[column.name] for row in rows if row.get(column.name) is not None]
     is_text = column.type == "string" or bool(column.type and column.type.startswith("decimal"))
-    return is_text and bool(texts) and all(_POSITION.fullmatch(str(one)) for one in texts)
+    is_own = bool(_OWN_ORDER.fullmatch(column.name))
+    return is_text and bool(texts) and (is_own or all(_POSITION.fullmatch(str(one)) for one in texts))
 
 
 def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQuestion:

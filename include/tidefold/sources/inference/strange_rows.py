@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,8 @@ _ORDERS = tuple(
 )
 # In an object, `event` and the like are usually business data.
 _OPERATION = re.compile(r"_*(op|oper|(op|operation|change|dml)_?type|operation(_?name)?|cdc_?op)", re.IGNORECASE)
+_AVRO = {"string": (str,), "int": (int,), "long": (int,), "double": (int, Decimal), "float": (int, Decimal)}
+_AVRO |= {"boolean": (bool,), "bytes": (str,)}
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]")
 _DEEP = 3
@@ -50,6 +53,11 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
     values = {path: [one.get(path) for one in seen] for path in dict.fromkeys(p for one in seen for p in one)}
     if "payload.ChangeEventHeader" in values:
         return "Salesforce's events lie in `payload`: land what is in it alone"
+    if name := next((name for name in values if "." not in name and _is_avro(values[name])), ""):
+        return (
+            f"`{name}` has Avro's types beside its values, as avro-tools and console consumers write them: land plain "
+            "JSON, as Kafka Connect's JsonFormat writes it, or Parquet"
+        )
     objects = [p for p, told in values.items() if all(isinstance(one, dict | None) for one in told)]
     former = next((p for p in objects if _FORMER.fullmatch(_last(p))), "")
     row = next((p for n in _NEW for p in objects if _last(p).casefold().replace("_", "") == n), "")
@@ -66,6 +74,16 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
             return write(path, ops[0])
     is_pair = former and row and None in (*values[former], *values[row])
     return write("", None) if is_pair else None
+
+
+def _is_avro(told: Sequence[Any]) -> bool:
+    """Whether values have the form that Avro gives to optional ones in JSON: `{"string": "a"}`."""
+    seen = [one for one in told if one is not None]
+    return bool(seen) and all(isinstance(one, dict) and len(one) == 1 and _fits_avro(*one.items()) for one in seen)
+
+
+def _fits_avro(item: tuple[str, Any]) -> bool:
+    return type(item[1]) in _AVRO.get(item[0], ())
 
 
 def _last(path: str) -> str:

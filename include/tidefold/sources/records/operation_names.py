@@ -10,11 +10,15 @@ from tidefold.sources.records.errors import RefusedRecordError
 
 # Names of nothing else.
 ONLY_OPERATION = (
-    r"op|oper|operation|op_?type|operation_?type|change_?type|change_?op(er)?|cdc_?op(eration)?|dml|dml_?type|row_?kind|"
-    r"hvr_?op|enttyp|header__change_oper|__\$operation|metadata\$action|versions_operation"
+    r"op(er(ation)?)?(_?(type|flag|code|cd|ind(icator)?))?|change_?(type|op(er)?|flag|code|ind(icator)?|mode)|"
+    r"(cdc|dml|iud)(_?(type|flag|ind|action|op(eration)?))?|row_?kind|(odq_)?changemode|0?recordmode|dtl__capxaction|"
+    r"hvr_?op|enttyp|joentt|header__change_oper|__\$operation|metadata\$action|versions_operation"
 )
 SURELY_OPERATION = re.compile(rf"_*({ONLY_OPERATION})|_sign", re.IGNORECASE)
-DELETED = re.compile(r"_*(\w+_)?((is_?)?deleted(_flag)?|(is_?)?tombstone)", re.IGNORECASE)
+DELETED = re.compile(
+    r"_*(\w+_)?((is_?)?(deleted|removed)|del(eted?)?_?(flag|ind(icator)?|mark)|(is_?)?tombstoned?)|(is_?)?delete|@removed",
+    re.IGNORECASE,
+)
 DELETED_AT = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
 
 # Values of such fields that say nothing, as JSON.

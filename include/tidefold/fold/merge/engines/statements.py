@@ -135,7 +135,7 @@ def join_base(
         ordered = f"{ordered}, {UNRESOLVED}"
     if tie:
         tie = f"(touched._place IS NOT NULL AND {tie} AND {_is_untied(shape)})"
-        rest += [f"CASE WHEN {tie} THEN {order_of(shape, 'touched._place')} END AS {TIE}", f"({where}) AS {ALIVE}"]
+        rest += [f"CASE WHEN {tie} THEN touched._place END AS {TIE}", f"({where}) AS {ALIVE}"]
         ordered, where = f"{ordered}, {TIE}, {ALIVE}", f"({where}) OR {tie}"
     joined = f"SELECT {', '.join((*key, *rest))} FROM base FULL JOIN touched ON {same_key(shape)} WHERE {where}"
     return f"SELECT {ordered} FROM ({joined}) ORDER BY {key_list(shape)}"
