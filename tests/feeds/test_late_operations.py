@@ -46,8 +46,8 @@ def _land(who: Person, log: str, form: str, day: int, rows: list[dict[str, Any]]
         who.land(f"{name}.jsonl", lines(*({"payload": r, **more} if form == "within" else r | more for r in rows)))
 
 
-def _rows(who: Person, log: str) -> list[tuple[int, str]]:
-    table = DeltaTable(str(who.folder / "store/tables" / log)).to_pyarrow_table().to_pylist()
+def _rows(who: Person, log: str, store: str = "store") -> list[tuple[int, str]]:
+    table = DeltaTable(str(who.folder / store / "tables" / log)).to_pyarrow_table().to_pylist()
     return sorted((row["id"], row["name"]) for row in table)
 
 
@@ -139,3 +139,34 @@ def test_a_column_that_looks_like_an_operation_is_never_only_data(person: Person
     assert "`_CHANGE_SEQUENCE_NUMBER` says it, but as text" in asked["seq"]
     assert "format=json` in place of `json_row`" in asked["gg"]
     assert "Avro's types beside its values" in asked["o"]
+
+
+def test_former_values_and_an_order_beside_a_row_are_not_left_out(person: Person) -> None:
+    """Sequin writes the values that a row had under `changes`. Without the lines of a profile both would be lost."""
+    (person.folder / "tidefold.yaml").unlink()
+
+    def change(lsn: int, action: str, row: dict[str, Any], changes: dict[str, Any] | None = None) -> dict[str, Any]:
+        return {"record": row, "changes": changes, "action": action, "metadata": {"commit_lsn": lsn, "table_name": "o"}}
+
+    records = [change(1, "insert", {"id": 1, "name": "a"}), change(2, "insert", {"id": 2, "name": "b"})]
+    records += [change(4, "update", {"id": 7, "name": "a"}, {"id": 1}), change(3, "delete", {"id": 2, "name": "b"})]
+    logs = {"sequin": records, "part": [{**one, "was": one.pop("changes")} for one in map(dict, records)]}
+    logs["order"] = [{"op": "insert", "ts_ms": 5 - i, "row": {"id": 1, "name": f"{i}"}} for i in range(4)]
+    for log, lined in logs.items():
+        person.land(f"{log}/o-2026-11-01.jsonl", lines(*lined))
+    said = person.call("init", "landing").stderr
+    for log in logs:
+        [told] = re.findall(rf"(?m)^question: {log}: .* Its lines: (.*)", said)
+        own = person.folder / f"profiles/{log}.toml"
+        own.parent.mkdir(exist_ok=True)
+        own.write_text("\n".join(re.findall(r"`([^`]+)`", told)))
+    (person.folder / "tidefold.yaml").unlink()
+    said = person.call("init", "landing").stderr
+    assert "question: sequin" not in said
+    assert "question: part" not in said
+    assert "order: [change_order]" in (person.folder / "tidefold.yaml").read_text()
+    path = person.folder / "tidefold.yaml"
+    path.write_text(re.sub(r"(?m)^  # ( +\S|\w+:)", r"  \1", path.read_text()).replace("key: [name]", "key: [id]"))
+    person.call("run")
+    for log, rows in (("sequin", [(7, "a")]), ("part", [(7, "a")]), ("order", [(1, "0")])):
+        assert _rows(person, log, "var/store") == rows, said

@@ -44,6 +44,7 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
     (_ANY_NAME, ("+i", "+u"), ("-d",), ("-u",)),
     (re.compile(r"enttyp", re.IGNORECASE), ("pt", "up"), ("dl",), ("ub",)),
     (re.compile(r"_value_kind", re.IGNORECASE), ("0", "2"), ("3",), ("1",)),
+    (re.compile(r"_sign|mz_diff", re.IGNORECASE), ("1",), (), ("-1",)),
     (re.compile(r"hvr_op", re.IGNORECASE), ("1", "2"), ("0",), ("3", "4")),
     (re.compile(r"_hoodie_operation"), ("i", "u"), ("d",), ("-u",)),
 )
@@ -128,7 +129,8 @@ def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
 
 
 def _op(name: str, rows: Data) -> OpCandidate | None:
-    if rows and DELETED_AT.fullmatch(name):
+    is_mark = any(isinstance(row.get(name), dict) for row in rows) and DELETED.fullmatch(name)
+    if rows and (is_mark or DELETED_AT.fullmatch(name)):
         return OpCandidate(name, (), (), name.startswith("_"), any_deletes=True)
     values = {row.get(name) for row in rows if isinstance(row.get(name), Hashable)}
     has_gaps, seen = None in values, {*map(text_of, values - {None})}

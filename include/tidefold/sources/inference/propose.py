@@ -150,7 +150,7 @@ def _propose_kafka_rows(
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     samples = sample_profiles(rows, profiles)
-    strange = None if samples else explain_strange_rows(rows)
+    strange = None if samples else explain_strange_rows(rows, ordered=True)
     if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
         strange = (
             "its records have an offset, but not each has a topic and a partition: land all three, or values alone"

@@ -26,13 +26,13 @@ _NEW = (
     "payload",
     "value",
 )
-_FORMER = re.compile(r"(old|before|prev(ious)?)(_?(data|record|row|values?|image))?", re.IGNORECASE)
+_FORMER = re.compile(r"(old|before|prev(ious)?|changes|original)(_?(data|record|row|values?|image))?", re.IGNORECASE)
 # What orders changes, the best first.
 _ORDERS = tuple(
     re.compile(text, re.IGNORECASE)
     for text in (
         r"commit_?(ts|time|timestamp)",
-        r"scn|lsn|change_?seq(uence)?|sequence|seq|event_?id",
+        r"((commit|start|source)_?)?(scn|lsn|seq(uence)?(_?(no|num|number))?)|change_?seq(uence)?(_?(no|num|number))?|event_?id",
         r"ts_?[mun]s",
         r"(source_?|event_?|op_?|action_?)(ts|time|tstamp(_tx)?|timestamp)|(created?|triggered|occurred|updated?)_?(at|time)",
         r"ts|time|timestamp",
@@ -47,8 +47,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]")
 _DEEP = 3
 
 
-def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
-    """Returns what to do with such lines; None if each line is, or contains, a plain row."""
+def explain_strange_rows(lines: Sequence[Mapping[str, Any]], *, ordered: bool = False) -> str | None:
+    """Returns what to do with such lines; None if each line is, or contains, a plain row.
+
+    ordered: whether the offset of a line orders it.
+    """
     seen = [dict(_list_paths(line)) for line in lines]
     values = {path: [one.get(path) for one in seen] for path in dict.fromkeys(p for one in seen for p in one)}
     if "payload.ChangeEventHeader" in values:
@@ -59,8 +62,9 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
             "JSON, as Kafka Connect's JsonFormat writes it, or Parquet"
         )
     objects = [p for p, told in values.items() if all(isinstance(one, dict | None) for one in told)]
-    former = next((p for p in objects if _FORMER.fullmatch(_last(p))), "")
     row = next((p for n in _NEW for p in objects if _last(p).casefold().replace("_", "") == n), "")
+    former = next((p for p in objects if _FORMER.fullmatch(_last(p))), "")
+    former = former or next((p for p in objects if p != row and _is_former(values[p], values.get(row, ()))), "")
     within = tuple(f"{one}." for one in (row, former) if one)
     beside = {path: told for path, told in values.items() if not path.startswith(within)}
     write = partial(_write_profile, [p for p in (row, former) if all(p in one for one in seen)], beside, row, former)
@@ -68,7 +72,8 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]]) -> str | None:
         if path in objects or ("." in path and not _OPERATION.fullmatch(_last(path))):
             continue
         ops = find_ops([_last(path)], [{_last(path): one} for one in beside[path]])
-        if ops and "." not in path and not former:
+        inner = {one: told for one, told in values.items() if row and one.startswith(f"{row}.")}
+        if ops and "." not in path and not former and (ordered or not inner or _write_order(inner)):
             return None
         if ops and ops[0].sure and not ops[0].any_deletes:
             return write(path, ops[0])
@@ -84,6 +89,13 @@ def _is_avro(told: Sequence[Any]) -> bool:
 
 def _fits_avro(item: tuple[str, Any]) -> bool:
     return type(item[1]) in _AVRO.get(item[0], ())
+
+
+def _is_former(told: Sequence[Any], rows: Sequence[Any]) -> bool:
+    """Whether objects hold other values of columns of the rows beside them."""
+    pairs = [(one, row) for one, row in zip(told, rows, strict=False) if one and isinstance(row, dict)]
+    is_part = bool(pairs) and all(one.keys() <= row.keys() for one, row in pairs)
+    return is_part and any(one[name] != row[name] for one, row in pairs for name in one)
 
 
 def _last(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
@@ -12,14 +13,14 @@ from tidefold.sources.records.errors import RefusedRecordError
 ONLY_OPERATION = (
     r"op(er(ation)?)?(_?(type|flag|code|cd|ind(icator)?))?|change_?(type|op(er)?|flag|code|ind(icator)?|mode)|"
     r"(cdc|dml|iud)(_?(type|flag|ind|action|op(eration)?))?|row_?kind|(odq_)?changemode|0?recordmode|dtl__capxaction|"
-    r"hvr_?op|enttyp|joentt|header__change_oper|__\$operation|metadata\$action|versions_operation"
+    r"hvr_?op|mz_diff|cdc\$operation|enttyp|joentt|header__change_oper|__\$operation|metadata\$action|versions_operation"
 )
 SURELY_OPERATION = re.compile(rf"_*({ONLY_OPERATION})|_sign", re.IGNORECASE)
 DELETED = re.compile(
-    r"_*(\w+_)?((is_?)?(deleted|removed)|del(eted?)?_?(flag|ind(icator)?|mark)|(is_?)?tombstoned?)|(is_?)?delete|@removed",
+    r"_*(\w+_)?((is_?)?(deleted|removed)|del(eted?)?_?(flag|ind(icator)?|mark|sign)_*|(is_?)?tombstoned?)|(is_?)?delete",
     re.IGNORECASE,
 )
-DELETED_AT = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)", re.IGNORECASE)
+DELETED_AT = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)|@removed|dbt_valid_to", re.IGNORECASE)
 
 # Values of such fields that say nothing, as JSON.
 _NOTHING = (b"null", b"false", b"0", b'""', b'"false"', b'"0"')
@@ -28,11 +29,12 @@ _NOTHING = (b"null", b"false", b"0", b'""', b'"false"', b'"0"')
 @lru_cache(1000)
 def option_of(name: str) -> str:
     """Returns the option that reads a column with such a name; empty: it is not one."""
+    column = f"column: {name if name[:1] != '@' else json.dumps(name)}"
     if DELETED_AT.fullmatch(name):
-        return f"{{column: {name}, delete: any}}"
+        return f"{{{column}, delete: any}}"
     if DELETED.fullmatch(name):  # Another word is refused, and named.
-        return f'{{column: {name}, upsert: ["false"], delete: ["true"], missing: upsert}}'
-    return f"{{column: {name}, missing: upsert}}" if SURELY_OPERATION.fullmatch(name) else ""
+        return f'{{{column}, upsert: ["false"], delete: ["true"], missing: upsert}}'
+    return f"{{{column}, missing: upsert}}" if SURELY_OPERATION.fullmatch(name) else ""
 
 
 def explain_operation(names: Iterable[str], row: str = "") -> str:
