@@ -167,8 +167,9 @@ def _of_families(name: str, seen: Collection[str]) -> OpCandidate | None:
     named = bool(_OP_NAME.fullmatch(name)) or (name == "type" and lower <= {*_FAMILIES[1][0], *_FAMILIES[1][1]})
     near = bool(_NEAR_OP_NAME.fullmatch(name))
     removes = {word for _, downs in families for word in downs}
-    # A column of any other name must have both upserts and deletes, or inserts and updates.
-    is_both = bool(lower & removes and lower - removes) or bool(lower & _UPDATES and lower - _UPDATES)
+    # A column of any other name must have both upserts and deletes, or inserts and updates. Events name an object, too.
+    whole = {text.strip().casefold() for text in seen}
+    is_both = bool(lower & removes and lower - removes) or bool(whole & _UPDATES and whole - _UPDATES)
     is_known = bool(words) and lower <= words and (named or near or is_both)
     if not is_known and not (words and (named or near)) and not SURELY_OPERATION.fullmatch(name):
         return None
