@@ -17,15 +17,14 @@ from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.columns import infer_column, list_names, name_column
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog
-from tidefold.sources.inference.values import base64_note, column_of_values
+from tidefold.sources.inference.values import base64_note, column_of_values, whole_number_note
 from tidefold.sources.records.accounting import FilePosition, ReaderPosition
 from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.text_forms import find_unit
 
 _encode = msgspec.json.Encoder().encode
 _CONNECTORS = (POSTGRESQL, MYSQL, MARIADB, SQLSERVER, ORACLE)
 _NO_ENVELOPES = "its records are plain rows: of Avro, only Debezium's envelopes are read. Write JSON or Parquet instead"
-# Microseconds since 1970 of the years 1980 to 2100: a whole number in this range may be a time.
-_TIMES = (315_532_800_000_000, 4_102_444_800_000_000)
 _NAMES = {bool: "boolean", int: "long", float: "double", str: "string"}
 
 
@@ -158,14 +157,12 @@ def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
 
 
 def _whole_number_note(values: Sequence[int]) -> str:
-    """Explains why `long` is proposed for every whole number: a later value outside `int` would be refused."""
-    low, high = min(values), max(values)
-    note = f"{low} to {high} seen"
-    if _TIMES[0] <= low and high <= _TIMES[1]:
+    unit, note = find_unit(min(values), max(values)), whole_number_note(values)
+    if unit == "micros":
         return f"{note}: microseconds since 1970? then `timestamp`"
-    if _TIMES[0] <= 1000 * low and 1000 * high <= _TIMES[1]:
-        return f"{note}: milliseconds since 1970? then `{{type: timestamp, encoding: millis}}`"
-    return f"{note}: `int` would fit" if low >= -(2**31) and high < 2**31 else note
+    return (
+        f"{note}: milliseconds since 1970? then `{{type: timestamp, encoding: millis}}`" if unit == "millis" else note
+    )
 
 
 def _notes(columns: Sequence[ProposedColumn], connector: str, shared: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ Data = Sequence[Mapping[str, Any]]
 Parts = Sequence[Data]
 
 # Names that may be business data, too.
-_OP_NAME = re.compile(rf"_*({ONLY_OPERATION}|operation_?name|action|event|event_?type|kind)|_sign", re.IGNORECASE)
+_OP_NAME = re.compile(rf"_*({ONLY_OPERATION}|action|event|event_?type|kind)|_sign", re.IGNORECASE)
 # As of audit tables and webhooks. Such a column is asked for, never taken.
 _NEAR_OP_NAME = re.compile(
     r"\w+_(action|event|operation|op|op(er)?_?type)|(action|row|record|update|delta|sync|mutation|event|journal)_?"

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from tidefold.sources.inference.operations import OpCandidate, find_ops
+from tidefold.sources.records.operation_names import SURELY_OPERATION
 
 # The fields of a new row and of a former one, the likeliest first.
 _NEW = (
@@ -38,8 +39,6 @@ _ORDERS = tuple(
         r"ts|time|timestamp",
     )
 )
-# In an object, `event` and the like are usually business data.
-_OPERATION = re.compile(r"_*(op|oper|(op|operation|change|dml)_?type|operation(_?name)?|cdc_?op)", re.IGNORECASE)
 _AVRO = {"string": (str,), "int": (int,), "long": (int,), "double": (int, Decimal), "float": (int, Decimal)}
 _AVRO |= {"boolean": (bool,), "bytes": (str,)}
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -69,7 +68,8 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]], *, ordered: bool = 
     beside = {path: told for path, told in values.items() if not path.startswith(within)}
     write = partial(_write_profile, [p for p in (row, former) if all(p in one for one in seen)], beside, row, former)
     for path in sorted(beside, key=lambda path: path.count(".")):
-        if path in objects or ("." in path and not _OPERATION.fullmatch(_last(path))):
+        # In an object, `event` and the like are usually business data.
+        if path in objects or ("." in path and not SURELY_OPERATION.fullmatch(_last(path))):
             continue
         ops = find_ops([_last(path)], [{_last(path): one} for one in beside[path]])
         inner = {one: told for one, told in values.items() if row and one.startswith(f"{row}.")}

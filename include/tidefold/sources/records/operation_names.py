@@ -11,7 +11,7 @@ from tidefold.sources.records.errors import RefusedRecordError
 
 # Names of nothing else.
 ONLY_OPERATION = (
-    r"op(er(ation)?)?(_?(type|flag|code|cd|ind(icator)?))?|change_?(type|op(er)?|flag|code|ind(icator)?|mode)|"
+    r"op(er(ation)?)?(_?(name|type|flag|code|cd|ind(icator)?))?|change_?(type|op(er)?|flag|code|ind(icator)?|mode)|"
     r"(cdc|dml|iud)(_?(type|flag|ind|action|op(eration)?))?|row_?kind|(odq_)?changemode|0?recordmode|dtl__capxaction|"
     r"hvr_?op|mz_diff|cdc\$operation|enttyp|joentt|header__change_oper|__\$operation|metadata\$action|versions_operation"
 )
@@ -20,7 +20,7 @@ DELETED = re.compile(
     r"_*(\w+_)?((is_?)?(deleted|removed)|del(eted?)?_?(flag|ind(icator)?|mark|sign)_*|(is_?)?tombstoned?)|(is_?)?delete",
     re.IGNORECASE,
 )
-DELETED_AT = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)|@removed|dbt_valid_to", re.IGNORECASE)
+DELETED_AT = re.compile(r"_*(\w+_)?deleted_?(at|on|time|date|ts|timestamp)|@removed", re.IGNORECASE)
 
 # Values of such fields that say nothing, as JSON.
 _NOTHING = (b"null", b"false", b"0", b'""', b'"false"', b'"0"')
