@@ -230,7 +230,7 @@ class PublishAttempt:
             return self._create(path)
         if (done := published_table.version_of(table, self.digest, self.previous)) is not None:
             return self._sync(done)
-        published_table.require_untouched(store, table, manifest, self.previous, self.how.reconcile)
+        published_table.require_untouched(store, table, manifest, self.previous, reconcile=self.how.reconcile)
         _provide_files(store, manifest, published_table.active_files(table))
         return self.commit(table)
 

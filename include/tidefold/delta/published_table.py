@@ -121,17 +121,27 @@ def active_files(table: DeltaTable) -> dict[str, int]:
 
 
 def require_untouched(
-    store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None, reconcile: bool
+    store: Store,
+    table: DeltaTable,
+    manifest: Manifest,
+    previous: Published | None,
+    *,
+    reconcile: bool = False,
+    waits: bool = True,
 ) -> None:
-    """Raises RefusedError if the table differs from what `previous` left. With `reconcile`, its files may differ."""
+    """Raises RefusedError if the table differs from what `previous` left.
+
+    reconcile: its files may differ. waits: a snapshot waits to be published.
+    """
     changed = _changes(store, table, manifest, previous)
     if not changed or (reconcile and changed <= _REPLACED):
         return
     log = manifest.log
     if previous and not changed & _FINAL:
-        hint = f"Undo it with Delta's RESTORE to version {previous.version}, and run `tidefold step confirm {log}` "
-        hint += f"again. If only files or deletion vectors differ, `tidefold step confirm {log} --reconcile` replaces "
-        hint += "them."
+        again = f", and run `tidefold step confirm {log}` again" if waits else ""
+        replace = f"tidefold step confirm {log}" if waits else f"tidefold run {log} --kind full"
+        hint = f"Undo it with Delta's RESTORE to version {previous.version}{again}. If only files or deletion vectors "
+        hint += f"differ, `{replace} --reconcile` replaces them."
     else:
         rebuild = f"`tidefold move rebuild {log} --table --yes`, which begins it again, and " if previous else ""
         hint = f"RESTORE cannot undo it. Move `{LogPaths(log).table}/_delta_log` out of the store. Then run {rebuild}"

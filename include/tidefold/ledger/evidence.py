@@ -58,7 +58,7 @@ def find_evidence(store: Store, state: LogState) -> Evidence:
     """Checks the table and the snapshots of a log: two requests, and one more for a log without any snapshot."""
     paths = LogPaths(state.log)
     table_log = store.list(paths.table_log)
-    version = max(_versions(table_log), default=None)
+    version = max(list_versions(table_log), default=None)
     below = store.list(paths.manifests)
     published = find_published_version(state)
     shown = None if version is None or version <= published else find_shown(store, state.log, published, version)
@@ -73,7 +73,7 @@ def find_evidence(store: Store, state: LogState) -> Evidence:
     )
 
 
-def _versions(entries: Iterable[StoredObject]) -> list[int]:
+def list_versions(entries: Iterable[StoredObject]) -> list[int]:
     """Returns the versions of the commits and checkpoints of a Delta log."""
     numbers = (entry.path.rsplit("/", 1)[1].partition(".")[0] for entry in entries)
     return [int(number) for number in numbers if number.isdecimal()]
@@ -195,7 +195,7 @@ def find_set_evidence(store: Store, state: SetState, logs: Iterable[str]) -> Set
     for log in sorted({*logs, *versions}):
         entries = store.list(LogPaths(log).table_log)
         marks += _set_marks(entries, log, state.name)
-        newest, version = max(_versions(entries), default=-1), versions.get(log)
+        newest, version = max(list_versions(entries), default=-1), versions.get(log)
         decision = _find_decision(store, log, state.name, -1 if version is None else version, newest)
         decisions += [decision] if decision else []
     newest_one = max(decisions, key=lambda one: one.number, default=None)
@@ -215,7 +215,7 @@ def delete_set_marks(store: Store, name: str, logs: Iterable[str], above: int) -
 
 def list_decisions(store: Store, log: str, name: str) -> list[SetVersion]:
     """Returns the decisions of a set in all commits that the Delta log of a table still has."""
-    versions = sorted(set(_versions(store.list(LogPaths(log).table_log))))
+    versions = sorted(set(list_versions(store.list(LogPaths(log).table_log))))
     return [one for version in versions if (one := _read_decision(store, log, name, version))]
 
 

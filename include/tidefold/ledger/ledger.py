@@ -22,6 +22,7 @@ from tidefold.ledger.evidence import (
     delete_set_marks,
     find_evidence,
     find_set_evidence,
+    list_versions,
     record_high_water_mark,
 )
 from tidefold.ledger.serialization import Items
@@ -138,10 +139,18 @@ class Ledger(StateLedger[LogState, ledger_evidence.Evidence]):
         if self.find_table_problem(state) and self.require_current(state).table_version is None:
             raise self._describe_missing()
 
-    def require_listed_table(self, state: LogState) -> None:
-        """Raises CorruptError if the published table is missing now. Makes one request."""
-        if ledger_evidence.find_published_version(state) >= 0 and not self._store.list(LogPaths(self._name).table_log):
+    def has_foreign_commits(self, state: LogState) -> bool:
+        """Whether the published table has versions that the ledger does not know. Makes one request.
+
+        Raises CorruptError if the table is missing now.
+        """
+        known = ledger_evidence.find_published_version(state)
+        if known < 0:
+            return False
+        entries = self._store.list(LogPaths(self._name).table_log)
+        if not entries:
             raise self._describe_missing()
+        return max(list_versions(entries), default=known) > known
 
     def _describe_missing(self) -> CorruptError:
         return CorruptError(

@@ -37,16 +37,17 @@ def has_nothing_to_fold(pipeline: Pipeline, state: LogState | None, request: Sna
 
 
 def find_busy_logs(pipeline: Pipeline, logs: Sequence[str]) -> list[str]:
-    """Returns the logs with landed files, changes to fold or an open snapshot, and those that cannot be read.
+    """Returns the logs with landed files, changes to fold or an open snapshot, and those whose state is not as left.
 
-    A listing of the ledger, one version and a listing of the landing folder for each log. Changes nothing.
+    Listings of the ledger, of the landing folder and of the table's log, and one version, for each. Changes nothing.
     """
     request = Fold("")
 
     def is_busy(log: str) -> bool:
         try:
             state = pipeline.ledger(log).peek(pipeline.log(log).shape)
-            return not has_nothing_to_fold(pipeline, state, request) or has_news(pipeline, state)
+            is_idle = has_nothing_to_fold(pipeline, state, request) and not has_news(pipeline, state)
+            return not is_idle or bool(state and pipeline.ledger(log).has_foreign_commits(state))
         except Exception:
             return True  # The steps report the error.
 

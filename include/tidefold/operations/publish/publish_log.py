@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from tidefold.delta.publish import Publication, publish, shorten_log
-from tidefold.delta.published_table import Published, TableDescription
+from tidefold.delta.published_table import Published, TableDescription, require_untouched
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths
@@ -24,6 +24,7 @@ from tidefold.ledger import read_manifest, read_manifest_at
 from tidefold.ledger.evidence import DECISION_FACT, SET_FACT
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.local_copies.manage import places_of
+from tidefold.storage.delta_tables import convert_errors, open_table
 
 _log = logging.getLogger(__name__)
 
@@ -115,6 +116,19 @@ def roll_forward(pipeline: Pipeline, log: str, reconcile: bool = False) -> int |
     _log.info("%s: snapshot %d is version %d of the table", log, latest.id, version)
     shorten_log(pipeline.store, log, version)
     return latest.id
+
+
+def require_as_published(pipeline: Pipeline, state: LogState) -> None:
+    """Raises RefusedError (FOREIGN_COMMIT) if readers see what another program committed since the last publication.
+
+    Raises CorruptError if the table is missing. One request, and more only if the table has versions of others.
+    """
+    shown = _find_published(pipeline, state) if pipeline.ledger(state.log).has_foreign_commits(state) else None
+    if shown is None:
+        return
+    path = LogPaths(state.log).table
+    with convert_errors(path):
+        require_untouched(pipeline.store, open_table(pipeline.store, path), shown.manifest, shown, waits=False)
 
 
 def _find_published(pipeline: Pipeline, state: LogState) -> Published | None:

@@ -11,7 +11,7 @@ from tidefold.errors import RefusedError
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.snapshot_details import PointInTimeDetails, PublicationDetails
-from tidefold.operations.publish.publish_log import note_completion, roll_forward
+from tidefold.operations.publish.publish_log import note_completion, require_as_published, roll_forward
 from tidefold.operations.publish.publish_set import require_alone
 
 
@@ -64,6 +64,7 @@ def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation())
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
             require_no_override([log], wanted.override)
+            require_as_published(pipeline, ledger.read())
             return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
         return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), rolled))
     if chosen.published or chosen.kind is SnapshotKind.TAIL:

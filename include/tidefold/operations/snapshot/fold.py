@@ -27,7 +27,7 @@ from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, find_last_clean_up, now
 from tidefold.operations.ground.snapshot_details import PointInTimePlanDetails
 from tidefold.operations.local_copies.manage import places_of
-from tidefold.operations.publish.publish_log import read_manifest_or_copy
+from tidefold.operations.publish.publish_log import read_manifest_or_copy, require_as_published
 from tidefold.operations.publish.publish_set import give_up_staged
 from tidefold.operations.snapshot import attempt
 from tidefold.operations.snapshot.attempt import Attempt, Claimant
@@ -95,8 +95,8 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
         return is_due and idle and _has_expired_rows(pipeline, state, expire)
 
     def describe_unclaimed(self, pipeline: Pipeline, state: LogState) -> Outcome:
-        # A fold compares the table. Without one, nobody would hear that it was deleted.
-        pipeline.ledger(state.log).require_listed_table(state)
+        # A publication compares the table. Without one, nobody would hear that it was deleted, or changed by others.
+        require_as_published(pipeline, state)
         return attempt.describe_unclaimed(state, self.run, f"nothing new to fold{_describe_waiting(pipeline, state)}")
 
     def plan(self, pipeline: Pipeline, state: LogState, snapshot: Snapshot) -> Attempt:

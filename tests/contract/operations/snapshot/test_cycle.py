@@ -21,10 +21,11 @@ from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import GateFailedError, RefusedError, SupersededError
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.requests import Fold
+from tidefold.operations.requests import Fold, find_busy_logs
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot import stage as stage_module
 from tidefold.operations.snapshot.abort import abort
@@ -255,6 +256,30 @@ def test_a_foreign_commit_is_refused_by_name(pipeline: Pipeline, foreign: str) -
     DeltaTable(uri).restore(0)
     assert confirm(pipeline, "accounts").status in ("published", "nothing")
     assert len(table_rows(pipeline)) == 51
+
+
+def test_a_foreign_commit_is_named_without_news_and_replaced(pipeline: Pipeline) -> None:
+    """I29: a run with nothing to fold would be green while readers see rows that nobody judged."""
+    put(pipeline, upserts(range(50), "a"))
+    cycle(pipeline, "run-1")
+    table = DeltaTable(pipeline.store.uri(LogPaths("accounts").table))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert fold(pipeline, "run-2").status == "nothing"
+    table.update(predicate="id = 1", updates={"text": "'foreign'"})
+    assert find_busy_logs(pipeline, ["accounts"]) == ["accounts"]
+    idle = fold(pipeline, "run-3")
+    assert idle.error_code == "FOREIGN_COMMIT"
+    assert idle.error
+    assert "`tidefold run accounts --kind full --reconcile` replaces them" in idle.error.hint
+    with pytest.raises(RefusedError) as refused:
+        confirm(pipeline, "accounts", Confirmation(reconcile=True))
+    assert refused.value.hint == idle.error.hint
+    materialize(pipeline, ["accounts"], Fold("run-4", kind=KindPolicy.FULL), in_process)
+    judge_all(pipeline)
+    assert confirm(pipeline, "accounts", Confirmation(reconcile=True)).status == "published"
+    assert table_rows(pipeline)[1] == "a 1"
+    assert fold(pipeline, "run-5").status == "nothing"
+    assert find_busy_logs(pipeline, ["accounts"]) == []
 
 
 def test_a_user_s_vacuum_harms_neither_table_nor_staged_files(pipeline: Pipeline) -> None:
