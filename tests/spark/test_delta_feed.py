@@ -11,7 +11,7 @@ from support.delta_tables import fed_pipeline
 from support.landing import changes_of, state_of, take
 from support.spark_jvm import SparkJvm
 from tidefold.sources.delta.log import DeltaLog, open_source
-from tidefold.sources.delta.rows import CHANGE, Version, read_changes
+from tidefold.sources.delta.rows import CHANGE, read_changes
 from tidefold.sources.delta.source_version import read_version
 from tidefold.wiring import Pipeline
 
@@ -79,7 +79,7 @@ def test_each_version_has_the_changes_that_spark_sees(spark: SparkSession, table
     ours = [
         (commit.version, row[CHANGE], row["id"], row["text"])
         for commit in commits
-        for row in read_changes(Version(log, commit, read_version(log, commit.version))).to_pylist()
+        for row in read_changes(log, commit, read_version(log, commit.version)).to_pylist()
     ]
     assert sorted(ours) == sparks(spark, table)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidefold.sources.delta.log import DeltaLog, open_source
-from tidefold.sources.delta.rows import AFTER, CHANGE, INSERT, Version, read_changes, snapshot_rows
+from tidefold.sources.delta.rows import AFTER, CHANGE, INSERT, read_changes, snapshot_rows
 from tidefold.sources.delta.source_version import SourceVersion, read_files, read_version
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def compare_version(
     found = write_rows(snapshot_rows(log.store, table, read_files(log, version)).to_pylist(), names)
     expected = write_rows(spark_rows)
     assert found == expected, f"version {version}: {dict(found - expected)} instead of {dict(expected - found)}"
-    changes = read_changes(Version(log, commit, table)).to_pylist()
+    changes = read_changes(log, commit, table).to_pylist()
     after = before.copy()
     for change in changes:
         [text] = write_rows([change], names)

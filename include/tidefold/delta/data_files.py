@@ -194,16 +194,9 @@ def write_change_file(
     may_be_empty: bool = False,
 ) -> DataFile | None:
     """Writes a file of a table's change data feed; with `may_be_empty` also if there is no row."""
-    path = change_path(table, str(name))
     begin = partial(_writer, schema, "zstd")
-    file = _write_file(store, path, name.key_groups, batches, begin)
-    if file or not may_be_empty:
-        return file
-    tally = _Tally()
-    empty = schema.empty_table()
-    with store.create(path) as tally.stream, begin(cast(BinaryIO, tally), empty) as writer:
-        writer.write_table(empty)
-    return DataFile(str(name), tally.bytes, 0, tally.sha256.hexdigest(), name.key_groups, "{}")
+    empty = schema if may_be_empty else None
+    return _write_file(store, change_path(table, str(name)), name.key_groups, batches, begin, empty=empty)
 
 
 def require_same(store: Store, path: str, sha256: str) -> None:
@@ -239,9 +232,11 @@ def _write_file(
     batches: Iterable[pa.RecordBatch],
     begin: Callable[[BinaryIO, pa.RecordBatch], pq.ParquetWriter],
     create: Callable[[str], AbstractContextManager[BinaryIO]] | None = None,
+    empty: pa.Schema | None = None,
 ) -> DataFile | None:
+    """Writes no file if there is no row, unless `empty` names the columns of a file without rows."""
     filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
+    first = next(filled, pa.RecordBatch.from_pylist([], empty) if empty else None)
     if first is None:
         return None
     statistics = FileStatistics(first.schema)

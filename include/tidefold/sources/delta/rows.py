@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
@@ -30,15 +29,6 @@ INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_p
 _WORD, _UUID = 4, 20
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A version to read."""
-
-    log: DeltaLog
-    commit: DeltaCommit
-    table: SourceVersion
-
-
 def snapshot_rows(store: Store, table: SourceVersion, files: Sequence[FileAction]) -> pa.Table:
     """The live rows of these files of a table. Raises TidefoldError."""
     parts = (
@@ -49,16 +39,16 @@ def snapshot_rows(store: Store, table: SourceVersion, files: Sequence[FileAction
     return pa.concat_tables([table.schema.empty_table(), *parts], promote_options="permissive")
 
 
-def read_changes(version: Version) -> pa.Table:
+def read_changes(log: DeltaLog, commit: DeltaCommit, table: SourceVersion) -> pa.Table:
     """The changes of a version, with their kind in `_change_type`, always in the same order.
 
     Raises NotFoundError if a file was deleted.
     """
-    store, commit, table = version.log.store, version.commit, version.table
     if commit.changes:
-        parts = [_read_file(store, table, file, kinds=True) for file in sorted(commit.changes, key=lambda a: a.name)]
+        files = sorted(commit.changes, key=lambda file: file.name)
+        parts = [_read_file(log.store, table, file, kinds=True) for file in files]
     else:
-        parts = list(_compare_files(version))
+        parts = list(_compare_files(log, commit, table))
     empty = table.schema.append(pa.field(CHANGE, pa.string())).empty_table()
     return pa.concat_tables([empty, *parts], promote_options="permissive")
 
@@ -80,16 +70,16 @@ def without_unchanged_keys(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table
     return rows.filter(pa.array([row not in gone for row in range(rows.num_rows)], pa.bool_())), len(gone)
 
 
-def _compare_files(version: Version) -> Iterator[pa.Table]:
+def _compare_files(log: DeltaLog, commit: DeltaCommit, table: SourceVersion) -> Iterator[pa.Table]:
     """Rows that are live in one of the two versions only, file by file."""
-    store, commit = version.log.store, version.commit
+    store = log.store
     removed = {action.name: action for action in commit.removed}
     added = {action.name: action for action in commit.added}
-    if version.table.partitions and any(action.partition_values is None for action in commit.removed):
-        before = {file.name: file for file in read_files(version.log, commit.version - 1)}
+    if table.partitions and any(action.partition_values is None for action in commit.removed):
+        before = {file.name: file for file in read_files(log, commit.version - 1)}
         removed = {name: before.get(name, action) for name, action in removed.items()}
     for name in sorted({*removed, *added}):
-        rows = _read_file(store, version.table, added.get(name) or removed[name])
+        rows = _read_file(store, table, added.get(name) or removed[name])
         none = np.zeros(rows.num_rows, bool)
         old = _find_live(store, removed[name], rows) if name in removed else none
         new = _find_live(store, added[name], rows) if name in added else none

@@ -21,12 +21,12 @@ class TableSample:
     """What a Delta table shows.
 
     rows: some of them, without the columns of `unfit`.
-    unfit: names and types of columns that no log can have.
+    unfit: names of columns that no log can have.
     is_replaced: its log shows that it was replaced by another table.
     """
 
     rows: pa.Table
-    unfit: tuple[tuple[str, str], ...]
+    unfit: tuple[str, ...]
     has_feed: bool
     is_replaced: bool
 
@@ -41,8 +41,6 @@ def sample_table(address: str, count: int) -> TableSample:
     sums = accumulate(file.size or 0 for file in files)
     small = [file for file, _ in takewhile(lambda one: one[1] <= _BYTES, zip(files, sums, strict=True))]
     rows = snapshot_rows(log.store, table, small or files[:1])
-    unfit = tuple((column.name, column.text) for column in table.columns if column.type is None)
+    unfit = tuple(column.name for column in table.columns if column.type is None)
     is_replaced = log.oldest is not None and read_version(log, log.oldest).id != table.id
-    return TableSample(
-        rows.drop_columns([name for name, _ in unfit]).slice(0, count), unfit, table.has_feed, is_replaced
-    )
+    return TableSample(rows.drop_columns(unfit).slice(0, count), unfit, table.has_feed, is_replaced)

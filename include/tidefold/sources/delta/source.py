@@ -24,7 +24,6 @@ from tidefold.sources.delta.rows import (
     CHANGE,
     DELETE,
     INSERT,
-    Version,
     read_changes,
     snapshot_rows,
     without_unchanged_keys,
@@ -157,7 +156,7 @@ class DeltaFeed:
             rows = snapshot_rows(self._store, table, read_files(log, number))
             rows = rows.append_column(CHANGE, pa.repeat(pa.scalar(INSERT), rows.num_rows))
         else:
-            rows = read_changes(Version(log, commit or log.read_commit(number), table))
+            rows = read_changes(log, commit or log.read_commit(number), table)
         rows = rows.rename_columns(own_names(shape, rows.column_names))
         rows, halves = without_unchanged_keys(rows, shape.key)
         self.check_keys(rows, shape, number)

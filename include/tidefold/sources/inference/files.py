@@ -288,8 +288,7 @@ def _propose_table(log: str, directory: Place, table: PurePosixPath, kind: str) 
             raise CorruptError("LANDED_TABLE", explain_table(kind))
         sample = sample_table(f"{folder_at(directory).address}/{table}", _ROWS)
         schema, rows = sample.rows.schema, sample.rows.to_pylist()
-        records_changes, is_replaced = sample.has_feed, sample.is_replaced
-        ignored = tuple(name for name, _ in sample.unfit)
+        records_changes, is_replaced, ignored = sample.has_feed, sample.is_replaced, sample.unfit
     except (TidefoldError, OSError, ValueError, pa.ArrowException) as error:
         notes.append(f"the table cannot be read: {str(error).splitlines()[0]}")
     columns = tuple(column_of_field(field) for field in schema)
