@@ -8,8 +8,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from torture.kinds import Kind, maria_kinds, maria_text, postgres_kinds, quoted, text
+from torture.kinds import Kind, quoted, text
+from torture.maria_kinds import maria_kinds, maria_text
 from torture.plan import Plan
+from torture.postgres_kinds import postgres_kinds
 from torture.servers import Server, Session
 
 Key = tuple[str, ...]
