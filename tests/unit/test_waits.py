@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 WAITS = {
     "lab/cluster/rig.py": (1, "an outage lasts, while the run beside it goes on"),
     "lab/compose/__main__.py": (1, "a container's state can only be asked for"),
-    "lab/torture/__main__.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
+    "lab/torture/seed.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
     "lab/torture/beginning.py": (1, "which transactions the server waits for can only be asked for"),
     "lab/torture/capture.py": (1, "Debezium's progress can only be asked for"),
     "lab/torture/servers.py": (1, "a database's first answer"),
