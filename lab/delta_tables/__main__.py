@@ -91,11 +91,13 @@ def _keep(path: Path, record: dict[str, object], name: str, result: Played | See
 def write_ours(record: dict[str, dict[str, object]]) -> None:
     """Writes the table of commands into the page."""
     head, _, rest = PAGE.read_text().partition(_OURS)
-    lines = ["| command | next run | what leads on | commit |", "|---|---|---|---|"]
+    lines = ["| command | refused by | next run | what leads on | commit |", "|---|---|---|---|---|"]
     for name in (name for name in COMMANDS if name in record):
         one = record[name]
         leads: list[str] = one["leads_on"]  # type: ignore[assignment]
-        cells = [str(one["next_run"]), ", ".join(leads) or "-"] if not one["wrong"] else ["WRONG", "WRONG"]
+        refused: list[str] = one.get("refused_by", [])  # type: ignore[assignment]
+        found = [", ".join(refused) or "-", str(one["next_run"]), ", ".join(leads) or "-"]
+        cells = found if not one["wrong"] else ["WRONG"] * len(found)
         lines.append(f"| {name} | {' | '.join(cells)} | {one['commit']} |")
     PAGE.write_text("\n".join([head + _OURS, "", *lines, "", _OURS_END + rest.partition(_OURS_END)[2]]))
 

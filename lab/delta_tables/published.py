@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,11 +46,13 @@ class Command:
     sql: statements of Spark, with `{t}` for the table.
     ways: how the refusal of the next run ends; none: the next run publishes.
     keeps_feed: the change feed of older versions stays.
+    refused_by: readers that refuse the version that it makes.
     """
 
     sql: Sequence[str]
     ways: Sequence[str] = ()
     keeps_feed: bool = True
+    refused_by: Sequence[str] = ()
 
 
 UNDONE, REPLACED, AGAIN = "RESTORE", "--reconcile", "new table"
@@ -81,17 +83,23 @@ COMMANDS: dict[str, Command] = {
     "ADD COLUMN": Command(["ALTER TABLE {t} ADD COLUMN more STRING"], (UNDONE,)),
     "SET TBLPROPERTIES": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')"], (UNDONE,)),
     "ADD CONSTRAINT": Command(["ALTER TABLE {t} ADD CONSTRAINT pos CHECK (id >= 0)"], (AGAIN,)),
-    "column mapping on": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"], (AGAIN,)),
+    "column mapping on": Command(
+        ["ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"], (AGAIN,), refused_by=("Polars",)
+    ),
     "row tracking on": Command(["ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"], (AGAIN,)),
 }
 
 
 @dataclass
 class Seen:
-    """What came of a command: how the next run ends, what leads on, and what is not as it must be."""
+    """What came of a command: how the next run ends, what leads on, and what is not as it must be.
+
+    refused_by: readers that refuse the table until then.
+    """
 
     versions: int = 0
     next_run: str = ""
+    refused_by: list[str] = field(default_factory=list)
     leads_on: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
@@ -152,7 +160,7 @@ def try_command(spark: SparkSession, name: str, base: Store, root: Path) -> Seen
         for statement in command.sql:
             clone = f"delta.`{root / f'clone-{log}'}`"
             spark.sql(statement.replace("{t}", f"delta.`{store.table(log)}`").replace("{c}", clone)).collect()
-        seen.versions += _compare(spark, store, log, seen)
+        seen.versions += _compare(spark, store, log, command.refused_by, seen)
         if "{c}" in command.sql[0]:
             seen.wrong += _differ("its clone", _by_spark(spark, root / f"clone-{log}"), store.versions[-1])
         if command.keeps_feed:
@@ -217,17 +225,22 @@ def _require_whole(store: Store, keeps_feed: bool) -> None:
 def _require_newest(spark: SparkSession, store: Store, log: str, wanted: Rows) -> None:
     table = store.table(log)
     version = DeltaTable(str(table)).version()
-    for reader, rows in _read(spark, table, [version]):
-        assert not (wrong := _differ(f"{log} by {reader}", rows[version], wanted)), wrong
+    for reader, read in _READERS.items():
+        found = read(spark, table, [version])[version]
+        assert not (wrong := _differ(f"{log} by {reader}", found, wanted)), wrong
 
 
-def _compare(spark: SparkSession, store: Store, log: str, seen: Seen) -> int:
+def _compare(spark: SparkSession, store: Store, log: str, refused_by: Sequence[str], seen: Seen) -> int:
     """Compares each version of ours by each reader, and a newer one between the readers. Returns how many there are."""
     table = store.table(log)
     count = DeltaTable(str(table)).version() + 1
     newer: dict[int, Rows] = {}
-    for reader, rows in _read(spark, table, range(count)):
-        for version, found in rows.items():
+    for reader, read in _READERS.items():
+        versions = range(len(store.versions) if reader in refused_by else count)
+        if len(versions) < count:
+            seen.wrong += _require_refusal(spark, table, reader)
+            seen.refused_by = sorted({*seen.refused_by, reader})
+        for version, found in read(spark, table, versions).items():
             own = version < len(store.versions)
             wanted = store.versions[version] if own else newer.setdefault(version, found)
             seen.wrong += _differ(f"version {version} of {log} by {reader}", found, wanted)
@@ -240,12 +253,12 @@ def _differ(what: str, found: Rows, wanted: Rows) -> list[str]:
     return [f"{what}: {list(found.items() - wanted.items())[:3]} instead of {list(wanted.items() - found.items())[:3]}"]
 
 
-def _read(spark: SparkSession, table: Path, versions: Sequence[int]) -> Iterator[tuple[str, dict[int, Rows]]]:
-    """The rows of these versions by each reader."""
-    yield "Spark", {version: _by_spark(spark, table, version) for version in versions}
-    yield "deltalake", {version: _by_deltalake(table, version) for version in versions}
-    yield "Polars", {version: _rows(polars.read_delta(str(table), version=version).to_dicts()) for version in versions}
-    yield "DuckDB", _by_duckdb(table, versions)
+def _require_refusal(spark: SparkSession, table: Path, reader: str) -> list[str]:
+    try:
+        _READERS[reader](spark, table, [DeltaTable(str(table)).version()])
+    except Exception as error:
+        return [] if "requires reader features" in str(error) else [f"{reader}: {str(error)[:300]}"]
+    return [f"{reader} reads the newest version"]
 
 
 def _by_spark(spark: SparkSession, table: Path, version: int | None = None) -> Rows:
@@ -265,6 +278,17 @@ def _by_duckdb(table: Path, versions: Sequence[int]) -> dict[int, Rows]:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     return {version: _rows({"id": key, "text": text} for key, text in found[str(version)]) for version in versions}
+
+
+# The rows of these versions by each reader.
+_READERS: dict[str, Callable[[SparkSession, Path, Sequence[int]], dict[int, Rows]]] = {
+    "Spark": lambda spark, table, versions: {one: _by_spark(spark, table, one) for one in versions},
+    "deltalake": lambda spark, table, versions: {one: _by_deltalake(table, one) for one in versions},
+    "Polars": lambda spark, table, versions: {
+        one: _rows(polars.read_delta(str(table), version=one).to_dicts()) for one in versions
+    },
+    "DuckDB": lambda spark, table, versions: _by_duckdb(table, versions),
+}
 
 
 def _rows(found: Any) -> Rows:
