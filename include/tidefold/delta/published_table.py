@@ -133,27 +133,35 @@ def require_untouched(
 
     reconcile: its files may differ. waits: a snapshot waits to be published.
     """
-    changed = _changes(store, table, manifest, previous)
+    changed = list_changes(store, table, manifest, previous)
     if not changed or (reconcile and changed <= _REPLACED):
         return
-    log = manifest.log
-    if previous and not changed & _FINAL:
-        again = f", and run `tidefold step confirm {log}` again" if waits else ""
-        replace = f"tidefold step confirm {log}" if waits else f"tidefold run {log} --kind full"
-        hint = f"Undo it with Delta's RESTORE to version {previous.version}{again}. If only files or deletion vectors "
-        hint += f"differ, `{replace} --reconcile` replaces them."
-    else:
-        rebuild = f"`tidefold move rebuild {log} --table --yes`, which begins it again, and " if previous else ""
-        hint = f"RESTORE cannot undo it. Move `{LogPaths(log).table}/_delta_log` out of the store. Then run {rebuild}"
-        hint += f"`tidefold step confirm {log}`."
+    confirm = f"tidefold step confirm {manifest.log}"
+    replace = confirm if waits else f"tidefold run {manifest.log} --kind full"
+    then = f" Then run `{confirm}`." if waits else ""
+    way_out = explain_way_out(manifest.log, changed, previous, f"`{replace} --reconcile`", then)
     raise RefusedError(
         "FOREIGN_COMMIT",
-        f"Another program changed {', '.join(sorted(changed))} of the table of `{log}`: {_foreign(table, previous)}.",
-        hint=f"Readers see that commit. {hint}",
+        f"Another program changed {', '.join(sorted(changed))} of the table of `{manifest.log}`: "
+        f"{_foreign(table, previous)}.",
+        hint=f"Readers see that commit. {way_out}",
     )
 
 
-def _changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None) -> set[str]:
+def explain_way_out(log: str, changed: set[str], previous: Published | None, reconcile: str, then: str = "") -> str:
+    """Returns what leads on after another program changed these parts of the table.
+
+    reconcile: the command that replaces what can be replaced.
+    then: what comes after the other ways.
+    """
+    if previous and not changed & _FINAL:
+        hint = f"Undo it with Delta's RESTORE to version {previous.version}.{then}"
+        return f"{hint} Or {reconcile} replaces what the other program committed." if changed <= _REPLACED else hint
+    rebuild = f" Then run `tidefold move rebuild {log} --table --yes`, which begins it again." if previous else ""
+    return f"RESTORE cannot undo it. Move `{LogPaths(log).table}/_delta_log` out of the store.{rebuild}{then}"
+
+
+def list_changes(store: Store, table: DeltaTable, manifest: Manifest, previous: Published | None) -> set[str]:
     """Returns which parts of the table differ from the last publication."""
     ours = {f"_data/{f.name}" for f in previous.manifest.shown} if previous else set()
     vectors = find_vectors(store, table, manifest.log, previous)

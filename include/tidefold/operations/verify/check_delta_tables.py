@@ -10,7 +10,14 @@ import msgspec
 
 from tidefold.delta.deletion_vectors import vector_file
 from tidefold.delta.publish import build_table
-from tidefold.delta.published_table import COMMIT, DeltaState, delta_state
+from tidefold.delta.published_table import (
+    COMMIT,
+    DeltaState,
+    Published,
+    delta_state,
+    explain_way_out,
+    list_changes,
+)
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths, data_path, vector_name
@@ -28,6 +35,7 @@ from tidefold.domain.verify.expected_files import (
 from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.storage import Store
+from tidefold.storage.delta_tables import convert_errors, open_table
 from tidefold.typed_json import decode_json
 
 Stores = Mapping[StorageTier, Store]
@@ -104,12 +112,18 @@ def check_published_table(store: Store, state: LogState, manifests: Mapping[int,
     if harm is DamageKind.MISSING:
         hint = again
     elif harm is DamageKind.FOREIGN:
-        hint = (
-            f"Undo what others committed (RESTORE to version {shown[0].table_version}), or `tidefold step confirm "
-            f"{state.log} --reconcile` replaces it with the next snapshot."
-        )
+        hint = find_way_out(store, manifests[shown[0].id], shown[0]) or hint
     place = StoredLocation(f"{path}/_delta_log")
     return Damage(FileRole.TABLE, harm, (place,), (shown[0].id,), why="verify writes no published table", hint=hint)
+
+
+def find_way_out(store: Store, manifest: Manifest, shown: Snapshot) -> str | None:
+    """Returns the next step if another program changed the table after it showed this snapshot; None: none did."""
+    previous, path = Published(manifest, shown.table_version or 0), LogPaths(manifest.log).table
+    with convert_errors(path):
+        changed = list_changes(store, open_table(store, path), manifest, previous)
+    again = f"`tidefold run {manifest.log} --kind full --reconcile`"
+    return explain_way_out(manifest.log, changed, previous, again) if changed else None
 
 
 def find_log_differences(store: Store, manifest: Manifest) -> Iterator[str]:

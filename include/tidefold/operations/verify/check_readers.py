@@ -7,7 +7,7 @@ the protocol, the rows and values of each file, the bytes of files and the Delta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import product
 from typing import Protocol
@@ -23,7 +23,7 @@ from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status, for_each_log
 from tidefold.operations.ground.pipeline import Pipeline, now
-from tidefold.operations.verify.check_delta_tables import find_log_differences, find_shown, name_files
+from tidefold.operations.verify.check_delta_tables import find_log_differences, find_shown, find_way_out, name_files
 from tidefold.operations.verify.scope import ReaderComparison, ReadersDetails, find_proof, write_proof
 from tidefold.read.delta_reader import FileContent, ReaderColumn, TableContent, TableScan, parse_columns
 
@@ -105,15 +105,16 @@ def _describe(pipeline: Pipeline, state: LogState, comparison: ReaderComparison,
     newest = reader.describe_newest(pipeline.store.uri(LogPaths(state.log).table))
     what = f"{'; '.join(comparison.differences)}. Its newest commit is {newest}"
     message = f"Spark reads another table than snapshot {comparison.snapshot}, which was judged: {what}."
-    error = CorruptError("READERS_DIFFER", message, hint=_advise(state, comparison.differences))
+    error = CorruptError("READERS_DIFFER", message, hint=_advise(pipeline, state, comparison.snapshot))
     details = ReadersDetails(readers=comparison)
     return Outcome(state.log, Status.DAMAGED, str(error), comparison.snapshot, ErrorInfo.of(error), details)
 
 
-def _advise(state: LogState, differences: Sequence[str]) -> str:
+def _advise(pipeline: Pipeline, state: LogState, snapshot: int) -> str:
     """Returns the next step for a table that readers do not get as it was judged."""
-    if any("not judged" in difference for difference in differences):
-        return f"Another program wrote: `tidefold run {state.log} --kind full --reconcile` replaces what it committed."
+    shown = next(s for s in find_shown(state) if s.id == snapshot)
+    if way_out := find_way_out(pipeline.store, read_manifest(pipeline.store, state.log, shown), shown):
+        return f"Another program wrote. {way_out}"
     older = [s.id for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED][:-1]
     back = f" `tidefold restore {state.log} {older[-1]} --log-position replay` stages the one before." if older else ""
     return f"`tidefold check verify {state.log} --repair` repairs damaged files.{back}"

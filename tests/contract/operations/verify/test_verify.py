@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
 
 from support.arrival import Landing
 from support.faults import Fault, FaultyStore, Killed
@@ -520,6 +521,35 @@ def test_what_others_committed_is_named_and_not_repaired(pipeline: Pipeline) -> 
     assert brief([table]) == [("published table", "foreign", [2], ["tables/accounts/_delta_log"], [])]
     assert "RESTORE to version 1" in table["hint"]
     assert outcome.error_code == "DAMAGED"
+
+
+MORE = [Field("more", PrimitiveType("string"))]
+UNDO, RECONCILE, MOVE = "RESTORE to version 1", "--reconcile", "out of the store"
+# What somebody did to the published table, and the ways that lead on.
+FOREIGN: dict[str, tuple[Callable[[DeltaTable], object], tuple[str, ...]]] = {
+    "DELETE": (lambda table: table.delete("id = 1"), (UNDO, RECONCILE)),
+    "column": (lambda table: table.alter.add_columns(MORE), (UNDO,)),
+    "column and check": (
+        lambda table: (table.alter.add_columns(MORE), table.alter.add_constraint({"positive": "id >= 0"})),
+        (MOVE,),
+    ),
+}
+
+
+@pytest.mark.parametrize(("what", "way"), [(what, way) for what, (_, ways) in FOREIGN.items() for way in ways])
+def test_the_ways_out_of_a_foreign_commit_that_verify_names_work(pipeline: Pipeline, what: str, way: str) -> None:
+    make, ways = FOREIGN[what]
+    address = pipeline.store.uri(PATHS.table)
+    make(DeltaTable(address))
+    [damage] = found(pipeline)
+    assert tuple(name for name in (UNDO, RECONCILE, MOVE) if name in damage["hint"]) == ways
+    if way == UNDO:
+        DeltaTable(address).restore(1)
+    if way == MOVE:
+        full(pipeline, f"{PATHS.table}/_delta_log").rename(pipeline.config.path.parent / "moved")
+    for step in re.findall(r"`tidefold ([^`]+)`", damage["hint"]) if way != UNDO else ():
+        Landing(pipeline.config.path.parent).call(*step.split())
+    check_whole(pipeline)
 
 
 def test_a_table_that_is_gone_is_found(pipeline: Pipeline) -> None:
