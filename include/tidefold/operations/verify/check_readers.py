@@ -77,7 +77,7 @@ def check_readers(
         try:
             outcome = _check(pipeline, state, reader, sample)
         except CorruptError as error:
-            outcome = Outcome.of_error(log, CorruptError(error.code, error.message, hint=_advise(state, ())))
+            outcome = Outcome.of_error(log, CorruptError(error.code, error.message, hint=_advise(state)))
             outcome = replace(outcome, snapshot=find_shown(state)[0].id)
         warning = _record(pipeline, outcome)
         return replace(outcome, message=f"{outcome.message}; {warning}") if warning else outcome
@@ -105,16 +105,16 @@ def _describe(pipeline: Pipeline, state: LogState, comparison: ReaderComparison,
     newest = reader.describe_newest(pipeline.store.uri(LogPaths(state.log).table))
     what = f"{'; '.join(comparison.differences)}. Its newest commit is {newest}"
     message = f"Spark reads another table than snapshot {comparison.snapshot}, which was judged: {what}."
-    error = CorruptError("READERS_DIFFER", message, hint=_advise(pipeline, state, comparison.snapshot))
+    shown = next(s for s in find_shown(state) if s.id == comparison.snapshot)
+    foreign = find_way_out(pipeline.store, read_manifest(pipeline.store, state.log, shown), shown)
+    hint = f"Another program wrote. {foreign}" if foreign else _advise(state)
+    error = CorruptError("READERS_DIFFER", message, hint=hint)
     details = ReadersDetails(readers=comparison)
     return Outcome(state.log, Status.DAMAGED, str(error), comparison.snapshot, ErrorInfo.of(error), details)
 
 
-def _advise(pipeline: Pipeline, state: LogState, snapshot: int) -> str:
-    """Returns the next step for a table that readers do not get as it was judged."""
-    shown = next(s for s in find_shown(state) if s.id == snapshot)
-    if way_out := find_way_out(pipeline.store, read_manifest(pipeline.store, state.log, shown), shown):
-        return f"Another program wrote. {way_out}"
+def _advise(state: LogState) -> str:
+    """Returns the next step for a table that readers do not get as it was judged, and that nobody else wrote to."""
     older = [s.id for s in state.snapshots if s.in_main_lineage and s.state is State.COMPLETED][:-1]
     back = f" `tidefold restore {state.log} {older[-1]} --log-position replay` stages the one before." if older else ""
     return f"`tidefold check verify {state.log} --repair` repairs damaged files.{back}"

@@ -54,7 +54,8 @@ SNAPSHOT, _VERSION = "snapshot", "version"
 ACCEPT = "accept"
 _FIT = (
     "Columns of the table and of the log differ. Change `columns` as docs/how-to/change-columns.md says: a new one "
-    "gets `default: null`, a renamed one `aliases`. One that no type fits goes into `ignored`."
+    "gets `default: null`, a renamed one `aliases`, a wider one its new type. "
+    "One that no type fits goes into `ignored`."
 )
 _DROP = "`tidefold retain drop LOG --yes` (it deletes table and snapshots), then `tidefold run LOG`"
 # A row's offset: its version, and its number there.

@@ -208,5 +208,6 @@ def misfit_type(schema: pa.Schema, shape: TableSpec) -> str | None:
     columns = {column.name: column for column in shape.columns}
     for field in schema:
         if field.name in columns and not fits(field.type, columns[field.name]):
-            return f"has column {field.name} of type {field.type} instead of {columns[field.name].type}"
+            type_ = find_column_type(field.type) or field.type
+            return f"has column {field.name} of type {type_} instead of {columns[field.name].type}"
     return None

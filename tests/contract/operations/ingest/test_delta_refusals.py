@@ -207,6 +207,17 @@ def add_metadata(at: Landing, version: int) -> None:
     replace_id(at, version)
 
 
+def test_a_wider_type_is_named_as_the_configuration_has_it(tmp_path: Path) -> None:
+    at = make(tmp_path, columns="{id: int, text: string}")
+    write(at, (2**40, "a"))
+    said = refuse(at, "LANDED_SCHEMA")
+    assert "has column id of type long instead of int" in said
+    assert "a wider one its new type" in said
+    at.edit("id: int", "id: long")
+    at.run()
+    assert texts(at) == {2**40: "a"}
+
+
 def test_a_column_that_no_type_fits_is_ignored(tmp_path: Path) -> None:
     at = make(tmp_path)
     rows = pa.table({"id": pa.array(range(9), pa.int64()), "text": ["a"] * 9, "meta": [{"a": 1}] * 9})

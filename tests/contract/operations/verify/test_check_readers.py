@@ -120,7 +120,12 @@ def test_other_rows_and_other_columns_are_found_and_the_files_are_not_blamed(pip
     assert (joined.status, joined.error_code) == (Status.DAMAGED, "DAMAGED")
     assert joined.facts["readers"]["differences"]
     DeltaTable(pipeline.store.uri(TABLE)).alter.add_columns([Field("extra", PrimitiveType("long"))])
-    assert "foreign: " in check(pipeline).message
+    found = check(pipeline)
+    assert "foreign: " in found.message
+    # Nothing but RESTORE takes the column back.
+    assert found.error
+    assert "RESTORE to version 1" in found.error.hint
+    assert "--reconcile" not in found.error.hint
 
 
 def test_what_readers_get_decides_where_all_files_are_whole(pipeline: Pipeline) -> None:
