@@ -64,7 +64,8 @@ def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation())
     if chosen is None or (rolled is not None and chosen.id == rolled):
         if rolled is None:
             require_no_override([log], wanted.override)
-            require_as_published(pipeline, ledger.read())
+            if wanted.reconcile:
+                require_as_published(pipeline, ledger.read())
             return Outcome(log, Status.NOTHING, "no snapshot waits for confirmation")
         return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), rolled))
     if chosen.published or chosen.kind is SnapshotKind.TAIL:

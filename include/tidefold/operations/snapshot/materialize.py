@@ -136,11 +136,11 @@ def _begin(
         if claimant is None:
             return _describe_empty(log)
         state = ledger.commit(claimant)
+        snapshot = find_by_run(state, request.run)
+        if snapshot is None or snapshot.state is not State.ONGOING:
+            return request.describe_unclaimed(pipeline, state)
     except TidefoldError as error:
         return Outcome.of_error(log, error)
-    snapshot = find_by_run(state, request.run)
-    if snapshot is None or snapshot.state is not State.ONGOING:
-        return request.describe_unclaimed(pipeline, state)
     heart.add(log, snapshot)
     try:
         sweep(pipeline.store, ledger)

@@ -270,7 +270,7 @@ def test_a_foreign_commit_is_named_without_news_and_replaced(pipeline: Pipeline)
     idle = fold(pipeline, "run-3")
     assert idle.error_code == "FOREIGN_COMMIT"
     assert idle.error
-    assert "`tidefold run accounts --kind full --reconcile` replaces them" in idle.error.hint
+    assert "`tidefold run accounts --kind full --reconcile` replaces" in idle.error.hint
     with pytest.raises(RefusedError) as refused:
         confirm(pipeline, "accounts", Confirmation(reconcile=True))
     assert refused.value.hint == idle.error.hint
