@@ -112,7 +112,8 @@ def _describe(found: str) -> str:
     if kind in ("unequal", "silent"):
         return f"**{kind}**"
     codes = ", ".join(f"`{one}`" for one in sorted(set(_CODE.findall(rest.partition("}")[0]))))
-    return {"": "equal", "the rig": "the connector or a server ended"}.get(kind, f"stopped with {codes}, told")
+    known = {"": "equal", "the rig": "the connector or a server ended", "missed": "missed: its fast test alone"}
+    return known.get(kind, f"stopped with {codes}, told")
 
 
 def _mends() -> str:

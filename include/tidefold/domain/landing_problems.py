@@ -11,8 +11,9 @@ from tidefold.domain.source_progress import LandedFileRecord
 # How many problems are listed by name. All of them are counted.
 LISTED = 20
 WAITING, REFUSED = "LANDED_WAITING", "LANDED_REFUSED"
-# No writer at work explains these: no later run mends them, and an edit before each run would look new each time.
-_AT_ONCE = ("LANDED_CHANGED", "LANDED_LATE")
+# No writer at work explains these: no later run mends them. An edit before each run looks new each time, and a file
+# that is gone is seen once.
+AT_ONCE = ("LANDED_CHANGED", "LANDED_GONE", "LANDED_LATE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ NO_PROBLEMS = LandingProblems()
 
 def list_problems(problems: Iterable[LandingProblem]) -> LandingProblems:
     """Counts the problems and lists the first of them by name."""
-    ordered = sorted(problems, key=lambda p: (p.code not in _AT_ONCE, not p.fails, p.code, p.file))
+    ordered = sorted(problems, key=lambda p: (p.code not in AT_ONCE, not p.fails, p.code, p.file))
     counts = Counter(p.code for p in ordered)
     return LandingProblems(tuple(sorted(counts.items())), tuple(ordered[:LISTED]))
 
@@ -92,14 +93,19 @@ def find_refused(now: LandingProblems, partly: Collection[str]) -> LandingProble
     return next((p for p in now.listed if p.fails and p.code != WAITING and p.file not in partly), None)
 
 
-def find_failing(now: LandingProblems, before: LandingProblems, policy: str | None) -> LandingProblem | None:
+def find_failing(
+    now: LandingProblems, before: LandingProblems, policy: str | None, at_once: Collection[str]
+) -> LandingProblem | None:
     """Returns the problem that makes a run fail; None: no problem does.
 
     policy: `warn`: none. `fail`: any, except a file whose writer may still be at work. None: a problem that an earlier
-        run found on the same, unchanged file, or one that no writer at work explains.
+        run found on the same, unchanged file, or one of the files `at_once`.
     """
     if policy == "warn":
         return None
     identities = {p.identity for p in before.listed}
-    at_once = (lambda p: p.code != WAITING) if policy == "fail" else (lambda p: p.code in _AT_ONCE)
-    return next((p for p in now.listed if p.fails and (p.identity in identities or at_once(p))), None)
+
+    def is_due(one: LandingProblem) -> bool:
+        return one.identity in identities or one.file in at_once or (policy == "fail" and one.code != WAITING)
+
+    return next((p for p in now.listed if p.fails and is_due(p)), None)

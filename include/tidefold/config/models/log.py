@@ -151,7 +151,7 @@ class LogConfig(StrictModel):
     on_bad_file: Literal["fail", "warn"] | None = Field(
         default=None,
         description="when a landed file that cannot be used makes a run fail: at once, never, or (default) when a "
-        "second run still finds it, and at once for LANDED_CHANGED and LANDED_LATE",
+        "second run still finds it, and at once for files that were changed, came late or are gone",
     )
     quality: QualityConfig = QualityConfig()
     ttl: TtlConfig | None = None

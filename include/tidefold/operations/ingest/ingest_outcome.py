@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidefold.domain.landing_problems import (
+    AT_ONCE,
     NO_PROBLEMS,
     WAITING,
     LandingProblem,
@@ -162,7 +163,8 @@ def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) ->
         return replace(outcome, status=Status.STOPPED, message=message, error=ErrorInfo.of(stop.error))
     left = accounted.landing or NO_PROBLEMS
     policy = pipeline.log(accounted.log).on_bad_file
-    failing = find_failing(left, accounted.listed.begun.landing, policy)
+    lost = {problem.file for problem in accounted.all_problems if problem.code in AT_ONCE and not problem.passing}
+    failing = find_failing(left, accounted.listed.begun.landing, policy, lost)
     if failing is None and policy != "warn":
         # Every landed file is ignored for its name, or every new record was refused: nobody wants such a run.
         took_nothing = outcome.status is Status.REFUSED or _has_nothing(accounted)

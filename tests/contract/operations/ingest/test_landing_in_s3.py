@@ -149,6 +149,16 @@ def test_an_object_that_vanishes_after_the_listing_is_reported(tmp_path: Path, s
     put(s3, "b.csv", f"{HEAD}2,b,2\n")
     outcome = take(pipeline, replacing(s3, "a.csv", None))
     assert (outcome.facts["changes"], outcome.facts["not_taken"]) == (1, {"LANDED_GONE": 1})
+    assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_GONE"), "no later run sees it"
+
+
+def test_an_object_that_is_replaced_beside_news_is_no_failure(tmp_path: Path, s3: S3Bucket) -> None:
+    pipeline = begin(tmp_path, s3)
+    put(s3, "a.csv", f"{HEAD}1,a,1\n")
+    put(s3, "b.csv", f"{HEAD}2,b,2\n")
+    outcome = take(pipeline, replacing(s3, "a.csv", f"{HEAD}1,b,1\n"))
+    assert (outcome.facts["changes"], outcome.error_code) == (1, None)
+    assert take(pipeline).facts["changes"] == 1
 
 
 def test_a_log_whose_landed_files_move_to_s3_takes_none_again_and_reads_none(tmp_path: Path, s3: S3Bucket) -> None:
