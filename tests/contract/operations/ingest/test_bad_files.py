@@ -1,7 +1,7 @@
 """Files that are empty, cut, or not what their name says, plain and zipped; and bad records between good ones.
 
-Numbers are those of docs/reference/errors.md; `test_bad_input.py` has a case for each. `take` checks that the counts
-add up.
+Numbers are those of docs/contributors/bad-input.md; `test_bad_input.py` has a case for each. `take` checks that the
+counts add up.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Bad input 29 to 64, one case for each number: what is taken, what is put aside, what stops, and that nothing else
-changes. docs/reference/errors.md says the same for users; `test_bad_files.py` looks closer at single ones.
+changes. docs/contributors/bad-input.md says the same for users; `test_bad_files.py` looks closer at single ones.
 
 Every case begins with a published table of one row. A refused or failed input leaves that row; an ingest that ends in
 an error leaves every byte of the store as it was.
@@ -44,7 +44,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "errors.md"
+PAGE = Path(__file__).parents[4] / "docs" / "contributors" / "bad-input.md"
 Records = Sequence[Any] | bytes
 # (first offset in the name, lines or bytes, extension)
 Landing = tuple[int, Records, str]
