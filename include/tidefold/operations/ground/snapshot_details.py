@@ -147,9 +147,10 @@ class StagedDetails(ReadDetails):
         """Says that files parted updates, or that more than 1 % of the folded keys have ties; else empty."""
         if self.parted:
             shown = ", ".join(json.dumps(one) for one in self.parted[:3])
-            why = "a delete came in a later file than the insert of the same order, and counts, so these have no row"
-            what = "If the source has the row, the two were one update: land the row once more, in a new file"
-            return f"{why}: {shown}. {what}."
+            return (
+                "a delete came in a later file than the insert of the same order, and counts, so these have no row: "
+                f"{shown}. If the source has the row, the two were one update: land the row once more, in a new file."
+            )
         keys = self.upserts + self.deletes
         if self.ties * 100 <= keys:
             return ""

@@ -72,7 +72,7 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]], *, ordered: bool = 
         if path in objects or ("." in path and not SURELY_OPERATION.fullmatch(_last(path))):
             continue
         ops = find_ops([_last(path)], [{_last(path): one} for one in beside[path]])
-        inner = {one: told for one, told in values.items() if row and one.startswith(f"{row}.")}
+        inner = {field: values[field] for field in values if row and field.startswith(f"{row}.")}
         if ops and "." not in path and not former and (ordered or not inner or _write_order(inner)):
             return None
         if ops and ops[0].sure and not ops[0].any_deletes:
@@ -81,9 +81,9 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]], *, ordered: bool = 
     return write("", None) if is_pair else None
 
 
-def _is_avro(told: Sequence[Any]) -> bool:
+def _is_avro(objects: Sequence[Any]) -> bool:
     """Whether values have the form that Avro gives to optional ones in JSON: `{"string": "a"}`."""
-    seen = [one for one in told if one is not None]
+    seen = [one for one in objects if one is not None]
     return bool(seen) and all(isinstance(one, dict) and len(one) == 1 and _fits_avro(*one.items()) for one in seen)
 
 
@@ -91,9 +91,9 @@ def _fits_avro(item: tuple[str, Any]) -> bool:
     return type(item[1]) in _AVRO.get(item[0], ())
 
 
-def _is_former(told: Sequence[Any], rows: Sequence[Any]) -> bool:
+def _is_former(objects: Sequence[Any], rows: Sequence[Any]) -> bool:
     """Whether objects hold other values of columns of the rows beside them."""
-    pairs = [(one, row) for one, row in zip(told, rows, strict=False) if one and isinstance(row, dict)]
+    pairs = [(one, row) for one, row in zip(objects, rows, strict=False) if one and isinstance(row, dict)]
     is_part = bool(pairs) and all(one.keys() <= row.keys() for one, row in pairs)
     return is_part and any(one[name] != row[name] for one, row in pairs for name in one)
 
