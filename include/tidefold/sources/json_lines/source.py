@@ -179,7 +179,7 @@ class JsonReader:
         self._ops = _Ops(options.op) if options.op else None
         self._profile = _decoder_of(shape, options)
         self._row_field = options.row or (options.op and options.op.row) or ""
-        self._known = {self._row_field, options.op.column if options.op else "", *shape.ignored}
+        self._expected = {self._row_field, options.op.column if options.op else "", *shape.ignored}
         self._upsert = MERGE if shape.merge.engine is Engine.AGGREGATE else UPSERT
 
     def take(self, at: ReaderPosition, line: bytes) -> None:
@@ -309,7 +309,7 @@ class JsonReader:
             fields = _fields(value)
         except UNDECODABLE as error:
             raise RefusedRecordError("NOT_A_RECORD", f"The record has no field with its row: {error}.") from error
-        check_beside(fields, self._known, self._row_field, has_op=self._ops is not None)
+        check_beside(fields, self._expected, self._row_field, has_op=self._ops is not None)
         if self._options.row is None:
             return value
         if self._options.row not in fields:

@@ -52,13 +52,13 @@ def explain_operation(names: Iterable[str], row: str = "") -> str:
     return advice if name else ""
 
 
-def check_beside(fields: Mapping[str, bytes], known: Collection[str], row: str, *, has_op: bool) -> None:
+def check_beside(fields: Mapping[str, bytes], expected: Collection[str], row: str, *, has_op: bool) -> None:
     """Refuses a record if a field beside its row says what the row does, and nothing reads it.
 
-    known: fields that are read, or ignored. has_op: whether the log reads an operation.
+    expected: fields that are read, or ignored. has_op: whether the log reads an operation.
     """
     for name, value in fields.items():
-        is_mark = name not in known and option_of(name) and not (has_op and SURELY_OPERATION.fullmatch(name))
+        is_mark = name not in expected and option_of(name) and not (has_op and SURELY_OPERATION.fullmatch(name))
         if is_mark and bytes(value) not in _NOTHING:
             detail = f"The record has {name} beside its row, which is not configured.{explain_operation([name], row)}"
             raise RefusedRecordError("UNKNOWN_COLUMN", detail)
