@@ -170,3 +170,19 @@ def test_former_values_and_an_order_beside_a_row_are_not_left_out(person: Person
     person.call("run")
     for log, rows in (("sequin", [(7, "a")]), ("part", [(7, "a")]), ("order", [(1, "0")])):
         assert _rows(person, log, "var/store") == rows, said
+
+
+def test_a_log_that_adds_columns_by_itself_adds_no_mark(person: Person) -> None:
+    columns = {"id": "long", "name": "string"}
+    log = {"source": {**FORMS["flat"], "path": "landing/o"}, "key": ["id"], "columns": columns, "order": ["file"]}
+    log["schema_evolution"] = {"add": "evolve"}
+    path = person.folder / "tidefold.yaml"
+    path.write_text(json.dumps({"version": 1, "store": "store", "logs": {"o": log}}))
+    _land(person, "o", "flat", 1, [{"id": 1, "name": "a"}])
+    assert person.call("run").exit_code == 0
+    _land(person, "o", "flat", 2, [{"id": 1, "name": "b"}], note="x")
+    assert person.call("run").exit_code == 0
+    _land(person, "o", "flat", 3, [{"id": 1, "name": "c", "note": "y"}], deleted=True)
+    done = person.call("run")
+    assert (done.exit_code, "If `deleted` says what a row does" in done.output) == (2, True), done.output
+    assert _rows(person, "o") == [(1, "b")]
