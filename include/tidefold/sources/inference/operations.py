@@ -52,7 +52,7 @@ _WITH_IMAGES: tuple[tuple[re.Pattern[str], tuple[str, ...], tuple[str, ...], tup
 _DEFAULT = ({"upsert", "insert", "update", "c", "r", "u", "I", "U"}, {"delete", "d", "D"})
 _SNAPSHOT = {"r", "read", "snapshot", "load", "refresh"}
 _INSERTS = {"i", "c", "insert", "create", "inserted", "created", "add", "added", "new", "+i", "pt"} | _SNAPSHOT
-_UPDATES = {"u", "update", "updated", "modify", "modified"}
+_UPDATES = {"u", "update", "modify"}
 _FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
 _MOST_WORDS, _LONGEST_WORD = 12, 40
 # Webhooks: `products/create`, `customer.deleted`.

@@ -150,7 +150,7 @@ def _propose_kafka_rows(
     alone = not any("value" in record and "offset" in record for record in lines)
     rows = [value for value in (lines if alone else [r.get("value") for r in lines]) if isinstance(value, dict)]
     samples = sample_profiles(rows, profiles)
-    strange = None if samples else explain_strange_rows(rows, ordered=True)
+    strange = None if samples else explain_strange_rows(rows)
     if not alone and not all({"topic", "partition", "offset"} <= line.keys() for line in lines):
         strange = (
             "its records have an offset, but not each has a topic and a partition: land all three, or values alone"
@@ -192,7 +192,7 @@ def _propose_lines(
     if not lines:
         notes.append("no line is a JSON object: write one object on each line")
     samples = sample_profiles(lines, profiles)
-    strange = None if samples else explain_strange_rows(lines)
+    strange = None if samples else explain_strange_rows(lines, _row_field(lines)[0])
     if lines and all({"op", "source", "after"} <= _envelope_of(line).keys() for line in lines):
         strange = (
             "its lines are Debezium's envelopes, and their order needs the offset in the name: land each file as "

@@ -46,10 +46,10 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]")
 _DEEP = 3
 
 
-def explain_strange_rows(lines: Sequence[Mapping[str, Any]], *, ordered: bool = False) -> str | None:
+def explain_strange_rows(lines: Sequence[Mapping[str, Any]], field: str = "") -> str | None:
     """Returns what to do with such lines; None if each line is, or contains, a plain row.
 
-    ordered: whether the offset of a line orders it.
+    field: the one with the row, if nothing else says which of two lines is the newer.
     """
     seen = [dict(_list_paths(line)) for line in lines]
     values = {path: [one.get(path) for one in seen] for path in dict.fromkeys(p for one in seen for p in one)}
@@ -61,7 +61,7 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]], *, ordered: bool = 
             "JSON, as Kafka Connect's JsonFormat writes it, or Parquet"
         )
     objects = [p for p, told in values.items() if all(isinstance(one, dict | None) for one in told)]
-    row = next((p for n in _NEW for p in objects if _last(p).casefold().replace("_", "") == n), "")
+    row = field or next((p for n in _NEW for p in objects if _last(p).casefold().replace("_", "") == n), "")
     former = next((p for p in objects if _FORMER.fullmatch(_last(p))), "")
     former = former or next((p for p in objects if p != row and _is_former(values[p], values.get(row, ()))), "")
     within = tuple(f"{one}." for one in (row, former) if one)
@@ -72,8 +72,9 @@ def explain_strange_rows(lines: Sequence[Mapping[str, Any]], *, ordered: bool = 
         if path in objects or ("." in path and not SURELY_OPERATION.fullmatch(_last(path))):
             continue
         ops = find_ops([_last(path)], [{_last(path): one} for one in beside[path]])
-        inner = {field: values[field] for field in values if row and field.startswith(f"{row}.")}
-        if ops and "." not in path and not former and (ordered or not inner or _write_order(inner)):
+        inner = {path: values[path] for path in values if path.startswith(f"{field}.")}
+        has_order = not field or _write_order(inner) or not _write_order(beside)
+        if ops and "." not in path and not former and has_order:
             return None
         if ops and ops[0].sure and not ops[0].any_deletes:
             return write(path, ops[0])
@@ -121,7 +122,7 @@ def _write_profile(
 def _write_order(beside: Mapping[str, Sequence[Any]]) -> list[str]:
     """Returns the lines of what orders the changes; none if nothing beside the rows does."""
     for pattern in _ORDERS:
-        for path in (path for path in beside if pattern.fullmatch(_last(path))):
+        for path in (path for path in beside if pattern.fullmatch(_last(path).lstrip("_"))):
             one = beside[path][0]
             if (isinstance(one, int) and not isinstance(one, bool)) or (isinstance(one, str) and _TIME.match(one)):
                 return [f'fields = {{ change_order = "{path}" }}', 'orders = [["change_order"]]']
