@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import logging
 import os
@@ -15,11 +16,11 @@ from types import ModuleType
 
 from tidefold.typed_json import pause_collection
 
-# Great Expectations imports every library that it finds. The clients of object stores, which judging never uses, are
-# hidden from that import. Libraries of single expectations (statistics, charts, Spark's machine learning) are loaded
-# when they are needed.
-_HIDDEN = ("pyspark.ml", "boto3", "botocore", "sqlalchemy")
-_LATER = frozenset({"scipy.stats", "altair"})
+# Great Expectations imports every library that it finds. The clients of object stores and databases, which judging
+# never uses, are not found by that import. Libraries of single expectations (statistics, charts, schemas, Spark's
+# machine learning) are loaded when they are needed.
+_UNUSED = frozenset({"azure", "boto3", "botocore", "psycopg2", "pyspark.ml", "sqlalchemy"})
+_LATER = frozenset({"altair", "jsonschema", "scipy.stats"})
 _one_at_a_time = threading.RLock()
 
 
@@ -34,8 +35,11 @@ def load() -> None:
         logger = logging.getLogger("great_expectations")
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
-        with _hide_unused(), _load_later(), pause_collection():
+        with _load_used(), pause_collection():
             import great_expectations.expectations  # noqa: F401
+
+            # Else the next collection searches all of that: a tenth of a second, and again at the end of the process.
+            gc.freeze()
 
 
 def load_for_spark() -> None:
@@ -46,27 +50,27 @@ def load_for_spark() -> None:
         from pyspark.ml.feature import Bucketizer
 
         pyspark.Bucketizer = Bucketizer
-        # A module that is loaded by its first use must not be used by two threads first.
+        # A module that is loaded by its first use must not be used by two threads first, nor sent to Spark's workers.
         getattr(sys.modules.get("scipy.stats"), "norm", None)
+        getattr(sys.modules.get("jsonschema"), "validate", None)
 
 
-@contextmanager
-def _hide_unused() -> Iterator[None]:
-    hidden = [name for name in _HIDDEN if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: Python's way to say that there is none
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
+class _UsedFinder(MetaPathFinder):
+    """Finds no unused library, and others so that they are executed when one of their names is used.
 
+    Only for the thread that made it: another one may open a store at the same time.
+    """
 
-class _LaterFinder(MetaPathFinder):
-    """Finds the modules that are executed when one of their names is used."""
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if threading.get_ident() != self._thread:
+            return None
+        if fullname in _UNUSED:
+            raise ModuleNotFoundError(f"A gate does not use {fullname}.", name=fullname)
         spec = PathFinder.find_spec(fullname, path) if fullname in _LATER else None
         if spec is not None and spec.loader is not None:
             spec.loader = importlib.util.LazyLoader(spec.loader)
@@ -74,8 +78,8 @@ class _LaterFinder(MetaPathFinder):
 
 
 @contextmanager
-def _load_later() -> Iterator[None]:
-    finder = _LaterFinder()
+def _load_used() -> Iterator[None]:
+    finder = _UsedFinder()
     sys.meta_path.insert(0, finder)
     try:
         yield
