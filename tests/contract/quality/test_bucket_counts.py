@@ -128,6 +128,17 @@ def test_a_damaged_file_is_an_error_and_never_a_pass(store: Store) -> None:
     assert raised.value.code == "CHECK_NOT_COMPUTED"
 
 
+def test_a_count_that_a_task_cannot_do_is_an_error_that_names_the_check(store: Store) -> None:
+    """And not one of all checks of the log."""
+    manifest = write(store, random_rows(1))
+    bad = Check("", "expect_column_values_to_be_in_set", {"column": NAMES["decimal(38,38)"], "value_set": [5]})
+    with pytest.raises(TidefoldError, match=r"be_in_set.*could not be computed.*value_set") as raised:
+        evaluate(
+            by_bucket(bucket_counter(store.address, manifest, in_process)), [Check("", UNIQUE, {"column": "id"}), bad]
+        )
+    assert raised.value.code == "CHECK_NOT_COMPUTED"
+
+
 def test_rows_in_files_of_other_key_groups_are_an_error(store: Store) -> None:
     """Duplicates of such rows would lie in two buckets."""
     manifest = write(store, random_rows(1))

@@ -30,8 +30,7 @@ from tidefold.fold.merge.arrow_merge import rows_of
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import CountMemory, Counts, ShareAnswer, ShareWork
-from tidefold.quality.run.counts import Count, CountRows, query_counts
-from tidefold.quality.run.expectations import not_computed
+from tidefold.quality.run.counts import Count, CountRows, not_computed, query_counts
 from tidefold.storage import Store, open_store
 from tidefold.storage.delta_tables import convert_errors, open_table
 from tidefold.storage.safe_files import open_scratch

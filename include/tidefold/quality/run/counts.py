@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidefold.changelog.key_group_hash import quote_name
+from tidefold.errors import TidefoldError
+from tidefold.quality.report.result import clip_text
 
 # Runs SQL with values, and returns the rows.
 Query = Callable[[str, list[Any]], list[tuple[Any, ...]]]
@@ -20,6 +23,7 @@ class Count:
     kinds: the types of the values, because 1, 1.0 and True are equal in Python and not in DuckDB.
     columns: those that it reads.
     same: columns; then only rows whose values another of these rows has, too. That adds up over disjoint keys.
+    check, arguments: of the first check that wants it, for an error.
     """
 
     where: str
@@ -27,6 +31,8 @@ class Count:
     columns: frozenset[str] = frozenset()
     same: tuple[str, ...] = ()
     kinds: tuple[str, ...] = field(init=False)
+    check: str = field(default="", compare=False)
+    arguments: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kinds", tuple(type(value).__name__ for value in self.values))
@@ -60,7 +66,21 @@ CountRows = Callable[[Sequence[Count]], Sequence[int]]
 
 
 def query_counts(counts: Sequence[Count], rows: str, query: Query) -> tuple[int, ...]:
-    """Returns counts over the rows of a table: single rows in one query, each kind of duplicates in one more."""
+    """Returns counts over the rows of a table: single rows in one query, each kind of duplicates in one more.
+
+    Raises TidefoldError with the check of a count that cannot be done.
+    """
+    try:
+        return _query_counts(counts, rows, query)
+    except Exception as error:  # Any exception of the engine must become an error, never a pass.
+        if len(counts) == 1:
+            raise not_computed(counts[0].check, f"{counts[0].arguments}: {error}") from error
+        for one in counts:
+            query_counts([one], rows, query)
+        raise
+
+
+def _query_counts(counts: Sequence[Count], rows: str, query: Query) -> tuple[int, ...]:
     single = [one for one in counts if not one.same]
     shown = ", ".join(f"count(*) FILTER (WHERE {one.where})" for one in single)
     values = [value for one in single for value in one.values]
@@ -81,6 +101,14 @@ def query_sample(sample: Sample, rows: str, query: Query) -> list[Any]:
         sql = f"SELECT {_list_names(sample.columns)} {where} QUALIFY {times} > 1 {limit}"
     bad = query(sql, [*sample.count.values])
     return [dict(zip(sample.columns, row, strict=True)) if sample.named else row[0] for row in bad]
+
+
+def not_computed(what: str, why: str) -> TidefoldError:
+    """Returns the error of a check that could not be computed."""
+    # Spark 3.5 puts the name of the Java call and of the task before the condition.
+    condition = re.search(r"\[[A-Z][A-Z_.]+\] .*", why)
+    line = clip_text(" ".join((condition[0] if condition else why).split()))
+    return TidefoldError("CHECK_NOT_COMPUTED", f"The quality check `{what}` could not be computed: {line}")
 
 
 def _list_names(columns: Sequence[str]) -> str:

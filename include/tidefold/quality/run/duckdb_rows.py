@@ -21,9 +21,9 @@ from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
-from tidefold.quality.run.counts import query_counts, query_sample
+from tidefold.quality.run.counts import not_computed, query_counts, query_sample
 from tidefold.quality.run.engine import SqlDialect
-from tidefold.quality.run.expectations import judge_counts, not_computed
+from tidefold.quality.run.expectations import judge_counts
 from tidefold.quality.suite.check import Types, canonical
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch
@@ -120,14 +120,7 @@ class DuckDBRows:
         """Raises TidefoldError for an expectation that needs Spark."""
         count = partial(query_counts, rows=self.table, query=self.query)
         sample = partial(query_sample, rows=self.table, query=self.query)
-        try:
-            judged, rest = judge_counts(expectations, form, self.types, count, sample)
-        except duckdb.Error as error:
-            if len(expectations) > 1:
-                # One that DuckDB cannot count is named.
-                return [judged for one in expectations for judged in self.validate([one], form)]
-            [one] = expectations
-            raise not_computed(one.configuration.type, f"{canonical(one.configuration.kwargs)}: {error}") from error
+        judged, rest = judge_counts(expectations, form, self.types, count, sample)
         for one in rest:
             raise not_computed(one.configuration.type, f"with {canonical(one.configuration.kwargs)} it needs Spark")
         return judged

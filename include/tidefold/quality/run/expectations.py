@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, clip_text, key_text, result
 from tidefold.quality.run.cost import Meter
-from tidefold.quality.run.counts import Count, CountRows, Sample
+from tidefold.quality.run.counts import Count, CountRows, Sample, not_computed
 from tidefold.quality.run.engine import JudgedRows
 from tidefold.quality.run.gx_import import load
 from tidefold.quality.run.metrics import Answerable, find_answers
-from tidefold.quality.suite.check import Check, Severity, Types
+from tidefold.quality.suite.check import Check, Severity, Types, canonical
 from tidefold.yaml_files.messages import suggest
 
 if TYPE_CHECKING:
@@ -181,14 +180,6 @@ def _detail(check: Check, observed: object, unexpected: int | None) -> str:
     return "no value" if observed is None else clip_text(f"found {as_text(observed)}")
 
 
-def not_computed(what: str, why: str) -> TidefoldError:
-    """Returns the error of a check that could not be computed."""
-    # Spark 3.5 puts the name of the Java call and of the task before the condition.
-    condition = re.search(r"\[[A-Z][A-Z_.]+\] .*", why)
-    line = clip_text(" ".join((condition[0] if condition else why).split()))
-    return TidefoldError("CHECK_NOT_COMPUTED", f"The quality check `{what}` could not be computed: {line}")
-
-
 def list_metrics(expectation: Expectation, form: dict[str, Any]) -> list[MetricConfiguration]:
     """Returns the metrics that an expectation wants, by name and arguments."""
     needs = expectation.get_validation_dependencies(runtime_configuration={"result_format": form})
@@ -219,7 +210,7 @@ def judge_counts(
         asked = list_metrics(one, form)
         answers = find_answers(asked, types)
         if answers is not None and all(map(can_answer, answers)):
-            judged.append((one, asked, answers))
+            judged.append((one, asked, [_name_check(answer, one) for answer in answers]))
         else:
             others.append(one)
     wanted = [*dict.fromkeys(n for _, _, answers in judged for n in answers if isinstance(n, Count))]
@@ -232,6 +223,11 @@ def judge_counts(
         _judge(one, form, {metric.id: answer(n) for metric, n in zip(asked, answers, strict=True)})
         for one, asked, answers in judged
     ], others
+
+
+def _name_check(answer: Answerable, expectation: Expectation) -> Answerable:
+    check = expectation.configuration
+    return replace(answer, check=check.type, arguments=canonical(check.kwargs)) if isinstance(answer, Count) else answer
 
 
 def _judge(expectation: Expectation, form: dict[str, Any], metrics: dict[Any, Any]) -> ExpectationValidationResult:
