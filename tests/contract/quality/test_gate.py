@@ -95,18 +95,25 @@ def test_a_damaged_file_is_an_error_and_never_a_pass(pipeline: Pipeline) -> None
 
 
 def test_a_process_that_judged_ends_in_silence(pipeline: Pipeline) -> None:
-    """DuckDB's bindings report on standard error what somebody keeps alive to the end. No SQLAlchemy is needed."""
+    """DuckDB's bindings report on standard error what somebody keeps alive to the end.
+
+    SQLAlchemy cannot be imported in it: verdicts, samples and reports need none.
+    """
     stage(pipeline, ROWS)
+    stage(pipeline, [(1, 1, "a"), (1, 1, "b")], "pairs")
     program = (
         "import sys; sys.modules |= dict.fromkeys(('sqlalchemy', 'duckdb_engine'));"
         "from pathlib import Path; from tidefold.wiring import open_pipeline;"
         "from tidefold.operations.quality.judge import judge;"
         "from tidefold.quality.run.duckdb_rows import open_duckdb;"
         f"pipeline = open_pipeline(Path({str(pipeline.config.path)!r}));\n"
-        "with open_duckdb() as engine: print(judge(pipeline, ['accounts'], None, engine)[0].status)"
+        "with open_duckdb() as engine:\n"
+        "    print(*(one.status for one in judge(pipeline, ['accounts', 'pairs'], None, engine)))"
     )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("passed\n", "")
+    assert (done.stdout, done.stderr) == ("passed failed\n", "")
+    [page] = [one.path for one in pipeline.store.list("logs/pairs/quality") if one.path.endswith("html")]
+    assert b"aid=1, bid=1" in pipeline.store.read(page)
 
 
 @pytest.mark.parametrize("code", ["ABORTED", "SUPERSEDED"])

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import requires
+from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 PROGRAM = """
 import sys
@@ -72,3 +76,17 @@ def test_a_process_that_judged_without_spark_judges_on_spark_and_back() -> None:
     )
     assert loaded(after=after) == ["[]", "True True"]
     assert loaded("import pyspark.ml.feature", after) == ["['pyspark.ml']", "True True"]
+
+
+def test_an_installation_of_tidefold_brings_no_sqlalchemy() -> None:
+    """Airflow does, in a clone."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    found: set[str] = set()
+    wanted = list(map(Requirement, project["dependencies"]))
+    while wanted:
+        one = wanted.pop()
+        if one.name.lower() not in found and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            found.add(one.name.lower())
+            wanted += map(Requirement, requires(one.name) or ())
+    assert {"great-expectations", "pandas"} <= found
+    assert not {"sqlalchemy", "duckdb-engine", "duckdb_engine"} & found
