@@ -9,6 +9,7 @@ from tidefold.domain.table.table_spec import EXPERIMENTAL
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"))
 # The ledger keeps names and reasons for ever, and every command reads them.
 LONGEST_REASON = 1_000
+_LONGEST_SAMPLE = 200
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:
@@ -30,6 +31,20 @@ def explain_experimental(order: str) -> str:
 def shorten_reason(text: str) -> str:
     """The text as the ledger keeps it: a longer one ends after LONGEST_REASON characters, with an ellipsis."""
     return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
+
+
+def clip_text(text: str) -> str:
+    """Returns text of limited length: a sample is a hint, not a copy of the data.
+
+    Characters that do not print are escaped, so that no value can control a terminal or reverse the text around it.
+    """
+    shown = escape_control_characters(text[:_LONGEST_SAMPLE]).replace("\n", "\\n")
+    return shown if len(text) <= _LONGEST_SAMPLE else f"{shown}\u2026"
+
+
+def escape_control_characters(text: str) -> str:
+    """Escapes the characters that do not print, and those that change the direction of a line."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def in_units(size: int) -> str:

@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tidefold.domain.wording import choose_record_noun, in_units
+from tidefold.domain.wording import choose_record_noun, escape_control_characters, in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.quality.report.verdict_store import mark_commands
 
 _log = logging.getLogger(__name__)
 
 _FOLDER = Path(__file__).parent / "templates"
-_COMMAND = re.compile(r"`([^`]*)`")
 # The end of a run's id that has no meaning for people.
 _WHEN_DUE = re.compile(r"(T\d\d:\d\d(?::(?!00)\d\d)?)(?::00)?(?:\.\d+)?\+00:00$")
 _LONGEST = 1000
@@ -81,7 +81,7 @@ def environment() -> Environment:
         "when": _when,
         "age": _age,
         "span": span,
-        "commands": _commands,
+        "commands": mark_commands,
         "by_bound": lambda buckets: sorted(buckets.items(), key=lambda one: (one[0] == "more", len(one[0]), one[0])),
         "noun": choose_record_noun,
         "short": lambda run: _WHEN_DUE.sub(r"\1", run).removeprefix("scheduled__"),
@@ -106,11 +106,6 @@ def script() -> str:
 def source_of(text: str) -> str:
     """Returns the source for the content security policy that allows exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def escape_control_characters(text: str) -> str:
-    """Escapes the characters that do not print, and those that change the direction of a line."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def span(seconds: float) -> str:
@@ -153,14 +148,6 @@ def _age(text: str | None, now: datetime) -> str:
         return ""
     seconds = max((now - instant).total_seconds(), 0)
     return f"{span(seconds)} ago" if seconds < _LONG_AGO else f"{instant.astimezone(UTC):%Y-%m-%d}"
-
-
-def _commands(text: str) -> Markup:
-    """Renders a sentence of tidefold with the text in backticks as code. Everything is escaped."""
-    parts = _COMMAND.split(escape_control_characters(text))
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
-    )
 
 
 def hide_unexpected(error: Exception, where: str) -> TidefoldError:

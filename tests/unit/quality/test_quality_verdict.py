@@ -10,12 +10,12 @@ import pytest
 
 from support.dict_store import DictStore
 from support.html_tags import Tags
+from tidefold.domain.wording import clip_text, in_units
 from tidefold.errors import CorruptError
-from tidefold.quality.report.result import CheckResult, HistoryPoint, ValidationResult, clip_text, summarize
+from tidefold.quality.report.result import CheckResult, HistoryPoint, ValidationResult, summarize
 from tidefold.quality.report.verdict_store import (
     audit_paths,
     find_stored_judgement,
-    readable_size,
     render,
     report_path,
     store_judgement,
@@ -273,4 +273,4 @@ def test_a_page_stays_small_whatever_was_found() -> None:
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (1536, "1.5 kB"), (1 << 50, "1125.9 TB")])
 def test_sizes_are_readable(count: int, text: str) -> None:
-    assert readable_size(count) == text
+    assert in_units(count) == text

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.wording import count_noun
+from tidefold.domain.wording import clip_text, count_noun
 from tidefold.quality.run.cost import CostPart, Reuse
 from tidefold.quality.run.statistics import ColumnStatistics
 from tidefold.quality.suite.check import Check, Severity, canonical
 
 SAMPLES = 10
-_LONGEST_SAMPLE = 200
 _NAMED = 3
 
 
@@ -44,6 +44,12 @@ class CheckResult:
     compared: str | None = None
     read: int | None = None
     taken_over: int | None = None
+
+    @property
+    def told_arguments(self) -> str:
+        """Returns the arguments in words: `column: qty, max value: 1000`."""
+        told = ((name.replace("_", " "), value) for name, value in json.loads(self.arguments).items())
+        return ", ".join(f"{name}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in told)
 
     @property
     def failed(self) -> bool:
@@ -221,15 +227,6 @@ def summarize(checks: Sequence[CheckResult]) -> str:
     else:
         line = f"{count_noun(len(checks) - len(warned), 'check')} passed"
     return f"{line}; {count_noun(len(warned), 'warning')}: {_list_checks(warned)}" if warned else line
-
-
-def clip_text(text: str) -> str:
-    """Returns text of limited length: a sample is a hint, not a copy of the data.
-
-    Characters that do not print are escaped, so that no value can control a terminal or reverse the text around it.
-    """
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:_LONGEST_SAMPLE])
-    return shown if len(text) <= _LONGEST_SAMPLE else f"{shown}\u2026"
 
 
 def _list_checks(checks: Sequence[CheckResult]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
@@ -14,18 +13,19 @@ import msgspec
 
 from tidefold.domain.log_state import Snapshot, Verdict
 from tidefold.domain.paths import LogPaths
+from tidefold.domain.wording import clip_text, escape_control_characters, in_units
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
-from tidefold.quality.report.result import CheckResult, ValidationResult, clip_text, point_of
+from tidefold.quality.report.result import CheckResult, ValidationResult, point_of
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 _SUMMED = 4
 _CODE = re.compile("`([^`]*)`")
 _TEMPLATE = "report.html.j2"
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 # Limits the page, so that a browser opens it at once. verdict.json has all of them.
 _SHOWN = 300
 FORMAT = 3
@@ -51,7 +51,6 @@ def render(judgement: ValidationResult) -> str:
 def _load_template() -> Template:
     # Who reads a verdict needs no pages.
     from jinja2 import DictLoader, Environment, StrictUndefined
-    from markupsafe import Markup, escape
 
     environment = Environment(
         # The package may be an archive.
@@ -61,24 +60,20 @@ def _load_template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["size"] = readable_size
+    environment.filters["size"] = in_units
     environment.filters["status"] = _status
     environment.filters["clip_text"] = clip_text
     environment.filters["pairs"] = _pairs
-    environment.filters["commands"] = lambda text: Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
-    environment.filters["in_words"] = _tell_arguments
+    environment.filters["commands"] = mark_commands
     environment.filters["grouped"] = _group_thousands
     return environment.get_template(_TEMPLATE)
 
 
-def readable_size(count: int) -> str:
-    """Returns bytes for people: `1.5 MB`, in units of 1000."""
-    size = float(count)
-    for unit in _UNITS:
-        if size < 999.95 or unit == _UNITS[-1]:
-            break
-        size /= 1000
-    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+def mark_commands(text: str) -> Markup:
+    """Renders a sentence of tidefold with the text in backticks as code. Everything is escaped."""
+    from markupsafe import Markup, escape
+
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(escape_control_characters(text)))))
 
 
 def _status(check: CheckResult) -> str:
@@ -90,12 +85,6 @@ def _pairs(check: CheckResult) -> list[tuple[str, str]]:
     long = max(len(check.keys), len(check.sample))
     keys, values = ([*texts, *[""] * (long - len(texts))] for texts in (check.keys, check.sample))
     return list(zip(keys, values, strict=True))
-
-
-def _tell_arguments(canonical: str) -> str:
-    """Returns the arguments of a check in words: `column: qty, max value: 1000`."""
-    told = ((name.replace("_", " "), value) for name, value in json.loads(canonical).items())
-    return ", ".join(f"{name}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in told)
 
 
 def _group_thousands(number: str) -> str:

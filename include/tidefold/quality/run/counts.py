@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidefold.changelog.key_group_hash import quote_name
+from tidefold.domain.wording import clip_text
 from tidefold.errors import TidefoldError
-from tidefold.quality.report.result import clip_text
 
 # Runs SQL with values, and returns the rows.
 Query = Callable[[str, list[Any]], list[tuple[Any, ...]]]

@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from tidefold.changelog.schema import find_column_type, table_schema
 from tidefold.domain.snapshot.manifest import Manifest
-from tidefold.domain.wording import EngineName
+from tidefold.domain.wording import EngineName, clip_text
 from tidefold.errors import StorageError, TidefoldError
-from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory

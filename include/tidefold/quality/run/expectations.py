@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidefold.domain.wording import clip_text
 from tidefold.errors import InvalidInputError, TidefoldError
-from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, clip_text, key_text, result
+from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, key_text, result
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.counts import Count, CountRows, Sample, not_computed
 from tidefold.quality.run.engine import JudgedRows

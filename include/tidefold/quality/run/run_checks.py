@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import partial
 
 from tidefold.domain.log_state import TableSpec
-from tidefold.domain.wording import count_noun
-from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, clip_text, key_text, result
+from tidefold.domain.wording import clip_text, count_noun
+from tidefold.quality.report.result import SAMPLES, CheckResult, Findings, as_text, key_text, result
 from tidefold.quality.run.bucket_counts import can_count
 from tidefold.quality.run.cost import Meter, Reuse
 from tidefold.quality.run.engine import JudgedRows
@@ -266,21 +267,25 @@ def run_checks(
 ) -> Findings:
     """Returns the results in the order of `checks`. Raises TidefoldError if a check could not be computed."""
     meter, begun = meter or Meter(), time.perf_counter()
-    expectations = [c for c in checks if not c.own]
-    results = dict(zip(map(id, expectations), evaluate(rows, expectations, shape.table_key, meter), strict=True))
-    results |= {id(check): _OF_NO_ROWS[check.type](check) for check in checks if check.type in _OF_NO_ROWS}
-    numbers, references = _select_own(checks, False), _select_own(checks, True)
-    statistics: tuple[ColumnStatistics, ...] = ()
-    if numbers:
-        row_statistics, judged = _judge_numbers(rows, shape, numbers, beside, meter)
-        statistics = row_statistics.columns
-        results |= dict(zip(map(id, numbers), judged, strict=True))
-    if references:
-        with meter.part("references", len(references)):
-            for check in references:
-                results[id(check)] = compute(check.name, partial(_judge_reference, check, rows, shape, beside))
-    order = tuple(results[id(check)] for check in checks)
+    parts: dict[str, list[Check]] = {kind: [] for kind in ("expectations", "ledger", "numbers", "references")}
+    for check in checks:
+        parts[_kind_of(check)].append(check)
+    references, judge_one = parts["references"], partial(_judge_reference, rows=rows, shape=shape, beside=beside)
+    expected = evaluate(rows, parts["expectations"], shape.table_key, meter)
+    statistics, judged = _judge_numbers(rows, shape, parts["numbers"], beside, meter)
+    with meter.part("references", len(references)) if references else nullcontext():
+        referenced = [compute(check.name, partial(judge_one, check)) for check in references]
+    counted = [_OF_NO_ROWS[check.type](check) for check in parts["ledger"]]
+    results = dict(zip(parts, map(iter, (expected, counted, judged, referenced)), strict=True))
+    order = tuple(next(results[_kind_of(check)]) for check in checks)
     return Findings(order, statistics, tuple(meter.parts), time.perf_counter() - begun)
+
+
+def _kind_of(check: Check) -> str:
+    """Returns the part of the work that judges a check."""
+    if not check.own:
+        return "expectations"
+    return "ledger" if check.type in _OF_NO_ROWS else "references" if check.type == REFERENCES else "numbers"
 
 
 def account_rows(findings: Findings, checks: Sequence[Check], shape: TableSpec, rows: int, reuse: Reuse) -> Findings:
@@ -303,21 +308,18 @@ def account_rows(findings: Findings, checks: Sequence[Check], shape: TableSpec, 
     return replace(findings, checks=results, reuse=reuse)
 
 
-def _select_own(checks: Sequence[Check], references: bool) -> list[Check]:
-    of_rows = [c for c in checks if c.own and c.type not in _OF_NO_ROWS]
-    return [c for c in of_rows if (c.type == REFERENCES) is references]
-
-
 def _judge_numbers(
     rows: JudgedRows, shape: TableSpec, checks: Sequence[Check], beside: ValidationContext, meter: Meter
-) -> tuple[RowStatistics, list[CheckResult]]:
+) -> tuple[tuple[ColumnStatistics, ...], list[CheckResult]]:
+    if not checks:
+        return (), []
     what = ", ".join(c.name for c in checks[:3])
     with meter.part("numbers", len(checks)):
         now = compute(what, lambda: collect(rows, find_wanted_columns(checks), shape.types))
     base = beside.base
     before = _find_baseline_numbers(base, checks, what, meter) if base is not None else None
     facts = DriftInputs(now, beside.as_of, before, base.rows if base else None, base.name if base else "")
-    return now, [judge_numbers(check, facts) for check in checks]
+    return now.columns, [judge_numbers(check, facts) for check in checks]
 
 
 def _find_baseline_numbers(base: Baseline, checks: Sequence[Check], what: str, meter: Meter) -> RowStatistics:

@@ -17,9 +17,8 @@ from tidefold.compute.spark_session import tag_jobs
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.wording import EngineName
+from tidefold.domain.wording import EngineName, clip_text
 from tidefold.errors import TidefoldError
-from tidefold.quality.report.result import clip_text
 from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, bucket_counter, can_count, file_rows
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
