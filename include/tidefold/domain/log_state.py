@@ -63,6 +63,10 @@ class Stopped:
     def __str__(self) -> str:
         return f"stopped by {self.by}{f' on {self.instant[:10]}' if self.instant else ''} ({self.why})"
 
+    def explain(self, log: str) -> str:
+        """Says who stopped the log, and the command that ends that."""
+        return f"{self}; `tidefold move resume {log}` ends that"
+
 
 @dataclass(frozen=True, slots=True)
 class Drill:

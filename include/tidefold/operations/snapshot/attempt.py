@@ -150,8 +150,7 @@ def describe_unclaimed(state: LogState, run: str, otherwise: str) -> Outcome:
     """Returns the outcome if a claim changed nothing: the earlier snapshot of the run, else the text `otherwise`."""
     mine = find_by_run(state, run)
     if mine is None and state.stays:
-        why = f"{state.stays}; `tidefold move resume {state.log}` ends that"
-        return Outcome(state.log, Status.NOTHING, why)
+        return Outcome(state.log, Status.NOTHING, state.stays.explain(state.log))
     if mine is None:
         return Outcome(state.log, Status.NOTHING, otherwise)
     return Outcome(state.log, Status.ALREADY, f"snapshot {mine.id} of this run is {mine.state}", mine.id)
