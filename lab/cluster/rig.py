@@ -252,7 +252,7 @@ def open_rig(root: Path, say: Any = print, buckets: int = 8, server: Server | No
         path.write_text(CONFIG.format(bucket=BUCKET, settings=servers.settings) + logs)
         (root / "dags").mkdir()
         (root / "dags" / f"{DAG}.py").symlink_to(PROJECT / "dags" / f"{DAG}.py")
-        airflow = start_airflow(servers, path, "", say, root / "dags", SELDOM)
+        airflow = start_airflow(servers, path, "", say, root / "dags", {**SELDOM, "TIDEFOLD_PRELOAD": "0"})
         # This process reads the store beside the proxy.
         os.environ.update({**servers.env, "AWS_ENDPOINT_URL": servers.server.url})
         client = open_client({**servers.env, "AWS_ENDPOINT_URL": servers.server.url})

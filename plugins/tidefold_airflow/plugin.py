@@ -1,4 +1,5 @@
-"""Adds the page of tidefold to Airflow: an app of the api-server, an entry of the navigation, a tab of DAGs and runs.
+"""Adds to Airflow the page of tidefold (an app of the api-server, an entry of the navigation, a tab of DAGs and runs),
+and the listener that loads once what tasks import.
 
 Every Airflow process loads this module, also to parse DAGs. So it loads nothing that only the page needs.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from tidefold_airflow import preload
 from tidefold_airflow.ui.lazy_page import LazyPage
 from tidefold_airflow.ui.mount import ICON, PREFIX, address
 
@@ -15,6 +17,7 @@ class TidefoldPlugin(AirflowPlugin):
     """The page. A change here needs a restart of Airflow's processes."""
 
     name = "tidefold"
+    listeners = [preload]  # noqa: RUF012
     fastapi_apps = [{"app": LazyPage(), "url_prefix": PREFIX, "name": "tidefold"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {"name": "tidefold", "href": address("/"), "destination": "nav", "url_route": "tidefold", "icon": ICON},

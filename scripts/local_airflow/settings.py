@@ -32,8 +32,6 @@ class Request:
     paused: bool = False
     # C1 only: half the CPU time of jobs that take seconds, wrong for jobs that take minutes.
     quick_spark: bool = False
-    # Scheduler and dag-processor load what their forks would each import; see `preloaded`.
-    preloaded: bool = False
     # A Spark Connect server runs beside Airflow, unless the configuration says that tasks use none.
     warm_spark: bool = False
     # More of the environment, as settings of the DAGs.
@@ -80,8 +78,10 @@ def _sections(request: Request, database: Database, address: str, port: int) -> 
         "CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
         "CORE__LOAD_EXAMPLES": "False",
         "CORE__EXECUTOR": "LocalExecutor",
-        # One task runs at a time in our DAG; the second place lets a person's own run start.
-        "CORE__PARALLELISM": "2",
+        # An ended task may hold its place for 5 s, until its supervisor looks. So there are more places than tasks at a
+        # time: one of our DAG, and one of a person's own run.
+        "CORE__PARALLELISM": "8",
+        "CORE__MAX_ACTIVE_TASKS_PER_DAG": "2",
         "CORE__DAGS_ARE_PAUSED_AT_CREATION": str(request.paused),
         "CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
         "CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in request.users),

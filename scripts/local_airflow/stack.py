@@ -16,7 +16,6 @@ from pathlib import Path
 from local_airflow.api import AirflowApi
 from local_airflow.errors import LocalAirflowError
 from local_airflow.postgres import start_postgres, stop_postgres
-from local_airflow.preloaded import NEEDED_BY
 from local_airflow.processes import Register, Started, stop
 from local_airflow.settings import PROJECT, Request, airflow_env
 from tidefold.config import load_config
@@ -94,20 +93,19 @@ def _up(request: Request, register: Register, say: Say) -> LocalAirflow:
     _write_environment(request, env)
     password = json.loads(request.passwords.read_text())["admin"]
     airflow = LocalAirflow(request, AirflowApi(f"http://127.0.0.1:{port}", "admin", password), env)
-    program = _call_preloaded if request.preloaded else _airflow
-    started = _start_components(airflow, register, program)
+    started = _start_components(airflow, register)
     _wait(airflow, started, _is_ready)
     say(f"scheduler, dag-processor, api-server and triggerer healthy on port {port} ({time.monotonic() - since:.0f} s)")
     return airflow
 
 
-def _start_components(airflow: LocalAirflow, register: Register, program: Callable[..., list[str]]) -> list[Started]:
+def _start_components(airflow: LocalAirflow, register: Register) -> list[Started]:
     """Starts the scheduler last: a task that meets no api-server fails, and its next try begins 5 minutes later."""
     started: list[Started] = []
     for name, *options in _COMPONENTS:
         if name == "scheduler":
             _wait(airflow, started, lambda _, health: bool(health))
-        started.append(register.start(name, program(name, *options), airflow.env, airflow.log(name)))
+        started.append(register.start(name, _airflow(name, *options), airflow.env, airflow.log(name)))
     return started
 
 
@@ -131,12 +129,6 @@ def _register(root: Path) -> Register:
 
 def _airflow(*words: str) -> list[str]:
     return [str(Path(sys.executable).with_name("airflow")), *words]
-
-
-def _call_preloaded(*words: str) -> list[str]:
-    if words[0] not in NEEDED_BY:
-        return _airflow(*words)
-    return [sys.executable, str(Path(__file__).with_name("preloaded.py")), *words]
 
 
 def _write_password(request: Request) -> None:

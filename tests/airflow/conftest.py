@@ -86,7 +86,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         paused=True,
         quick_spark=True,
         warm_spark=True,
-        preloaded=True,
         more=more,
     )
     started = []

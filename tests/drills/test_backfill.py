@@ -115,7 +115,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     land(config, "phase2", DAYS[0], 3)
     land(config, "phase3", DAYS[3], 2)
     published(open_pipeline(config), "second")
-    request = Request(root, config, "* * * * * */20", quick_spark=True, preloaded=True, more=SELDOM)
+    request = Request(root, config, "* * * * * */20", quick_spark=True, more=SELDOM)
     past = Past(up(request, print), open_pipeline(config))
     try:
         wait_until(lambda: {DAG, BACKFILL} <= {dag["dag_id"] for dag in past.airflow.api.get("/dags")["dags"]}, every=1)

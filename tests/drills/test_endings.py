@@ -83,7 +83,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     for name in ("tidefold_restore.py", "tidefold_resume.py"):
         (dags / name).symlink_to(PROJECT / "dags" / name)
     nobody = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    request = Request(root, config, "", dags=dags, quick_spark=True, warm_spark=True, preloaded=True, more=SELDOM)
+    request = Request(root, config, "", dags=dags, quick_spark=True, warm_spark=True, more=SELDOM)
     made = Shop(open_pipeline(config), airflow=up(request, print), statsd=nobody)
     try:
         yield made

@@ -71,7 +71,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BankShop]:
     for file in (PROJECT / "dags").glob("*.py"):
         (dags / file.name).symlink_to(file)
     more = {**SELDOM, "TIDEFOLD_APPROVAL_HOURS": "1"}
-    request = Request(root, pipeline.config.path, "", dags=dags, quick_spark=True, preloaded=True, more=more)
+    request = Request(root, pipeline.config.path, "", dags=dags, quick_spark=True, more=more)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
         airflow = up(request, print)
         try:

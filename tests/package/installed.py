@@ -33,6 +33,8 @@ class Installed:
             "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "XDG_CACHE_HOME": str(self.root / "cache"),
             "AIRFLOW_HOME": str(self.root / "airflow"),
+            # Tasks work without what a scheduler may load for them.
+            "TIDEFOLD_PRELOAD": "0",
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
         }
