@@ -87,7 +87,7 @@ def test_only_the_logs_that_a_person_names_are_worked_on(played: PlayedShop, fir
     """A3."""
     played.change("items", {1: "b"})
     played.change("notes", {2: "y"})
-    assert played.play(logs=["items"]).green().results["choose"] == ["items"]
+    assert played.play(logs=["items"]).green().results["choose"] == [["items"]]
     assert played.shown("items") == played.held["items"]
     assert played.shown("notes") == {1: "x"}
     assert played.state("notes").unfolded == ()
@@ -116,13 +116,23 @@ def test_what_follows_a_group_is_skipped_while_a_person_is_asked(played: PlayedS
     played.suite("notes", PASSES)
 
 
-def test_a_log_that_was_stopped_on_purpose_fails_no_run(played: PlayedShop, first: PlayedRun) -> None:
+def test_a_log_that_was_stopped_on_purpose_fails_no_run(
+    played: PlayedShop, first: PlayedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     stop(played.pipeline, "items", "", "ann", "a move")
     run = played.play().green()
-    assert (run.results["ingest"]["items"]["result"], run.tasks["alarms"]) == ("skipped", "success")
-    assert "stopped by ann on " in run.lines
-    assert played.all_equal()
     resume(played.pipeline, "items")
+    assert "items" not in run.results["ingest"]
+    said = capsys.readouterr().out
+    assert "items: stopped by ann on " in said
+    assert "`tidefold move resume items` ends that" in said
+    assert played.all_equal()
+    stop(played.pipeline, "notes", "", "ann", "a move")
+    group = played.play("shop_group").green()
+    resume(played.pipeline, "notes")
+    # No step of a run without news names it, and it does not let what follows start.
+    assert group.results["tidefold.published"] == {"stopped on purpose": ["notes"]}
+    assert group.tasks["after"] == "skipped"
 
 
 def test_a_failed_gate_asks_in_a_run_of_its_own_and_holds_nobody(played: PlayedShop, first: PlayedRun) -> None:

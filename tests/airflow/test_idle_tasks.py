@@ -33,6 +33,7 @@ from tidefold.operations.verify.scope import write_proof
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.dags.factory import Options, tidefold_dag, tidefold_group
 from tidefold_airflow.dags.settings import AS_CONFIGURED
+from tidefold_airflow.operators.base import into_batches
 
 STEPS = ["materialize", "quality", ("confirm", -1), ("confirm", 0), ("confirm", 1), "abort"]
 # Skipped also if there is work: no Spark Connect server is there.
@@ -74,7 +75,11 @@ def skipped_by_task(task: Any, kind: str = AS_CONFIGURED) -> list[Any]:
     try:
         type(task).execute.__wrapped__(task, context)
     except DownstreamTasksSkipped as skip:
-        assert {what["result"] for what in pushed[0].values()} == {"nothing"}
+        [returned] = pushed
+        if isinstance(returned, dict):
+            assert {what["result"] for what in returned.values()} == {"nothing"}
+        else:
+            assert returned == [["accounts"], ["tellers"]]
         return list(skip.tasks)
     return []
 
@@ -87,6 +92,31 @@ def test_without_news_a_run_ends_after_its_ingest(pipeline: Pipeline) -> None:
     skipped = skipped_by(pipeline, "ingest")
     assert [task for task in skipped if task not in KEEPING] == [*STEPS, *NO_SERVER]
     assert "retention.subsume" in skipped
+
+
+def test_without_landed_files_a_run_ends_with_its_choice(pipeline: Pipeline) -> None:
+    skipped = skipped_by(pipeline, "choose")
+    assert [task for task in skipped if task not in KEEPING] == ["ingest", *STEPS, *NO_SERVER]
+    assert skipped_by(pipeline, "choose", kind="full") == []
+    put(pipeline, [{"id": 1, "text": "b"}])
+    assert skipped_by(pipeline, "choose") == []
+
+
+def test_a_landed_file_is_work(pipeline: Pipeline) -> None:
+    folder = pipeline.config.path.parent / "landing" / "tellers"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tellers+0+0000000000.json").write_text("{}\n")
+    assert skipped_by(pipeline, "choose") == []
+
+
+def test_many_logs_share_eight_copies_in_their_order() -> None:
+    for count in (0, 1, 8, 9, 200, 1_000):
+        logs = [f"log_{number:04d}" for number in range(count)]
+        batches = into_batches(logs)
+        assert [log for batch in batches for log in batch] == logs
+        assert len(batches) <= 8
+        assert all(batches)
+        assert count > 8 or all(len(one) == 1 for one in batches)
 
 
 def test_changes_that_wait_are_work(pipeline: Pipeline) -> None:

@@ -98,7 +98,8 @@ def test_choose_returns_the_logs_of_many_that_have_something_to_do(tmp_path: Pat
     put(made, [{"id": 1, "text": "a"}], log=names[7])
     (tmp_path / "landing" / names[50] / "what is this.txt").write_text("x")
     assert choose(skip_idle=True) == [names[7], names[50]]
-    assert choose(skip_idle=True, logs=names[:100]) == names[:100]
+    assert choose(skip_idle=True, logs=names[:100]) == [names[7], names[50]]
+    assert choose(skip_idle=True, in_batches=True) == [[names[7]], [names[50]]]
 
 
 def test_of_more_logs_than_airflow_maps_a_run_maps_only_those_with_news(tmp_path: Path) -> None:

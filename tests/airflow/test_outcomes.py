@@ -34,6 +34,7 @@ class Pushed:
     """Keeps what a task would hand to Airflow."""
 
     task_id = "group.materialize"
+    try_number, max_tries = 1, 0
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -67,6 +68,20 @@ def test_a_failed_task_still_says_what_it_did_to_the_other_logs() -> None:
         report([GOOD, WRONG], {"ti": pushed})  # type: ignore[typeddict-item]
     assert pushed.values["return_value"]["tellers"]["result"] == "staged"
     assert pushed.values["return_value"]["accounts"]["error"] == "BAD_RECORDS"
+
+
+@pytest.mark.parametrize(("tries", "raises"), [(1, True), (2, False)])
+def test_a_task_with_events_fails_only_while_another_try_may_help(tries: int, raises: bool) -> None:
+    pushed = Pushed()
+    pushed.try_number, pushed.max_tries = tries, 1
+    context: Any = {"ti": pushed}
+    assert report([GOOD, WRONG], context, has_events=True)["accounts"]["error"] == "BAD_RECORDS"
+    if raises:
+        with pytest.raises(AirflowException):
+            report([GOOD, PASSING], context, has_events=True)
+    else:
+        assert report([GOOD, PASSING], context, has_events=True)["branches"]["error"] == "STORAGE"
+    assert pushed.values["return_value"]["tellers"]["result"] == "staged"
 
 
 def path_of(scope: TaskScope, task: str = "ingest", copy: int = -1, attempt: int = 1) -> Path:

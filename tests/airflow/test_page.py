@@ -122,7 +122,7 @@ def test_a_visit_with_a_browser(shop: Shop, first: FirstRun, browser: Browser) -
         shop.change("notes", {50: "not named in the form"})
         trigger_by_form(page, api.address, MATERIALIZE, "items")
     run = Ran(shop, MATERIALIZE, api.runs(MATERIALIZE)[0]["dag_run_id"]).green()
-    assert run.result("choose") == ["items"]
+    assert run.result("choose") == [["items"]]
     assert 50 not in shop.shown("notes")
 
 

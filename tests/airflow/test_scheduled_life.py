@@ -234,9 +234,9 @@ def test_a_run_with_nothing_new_starts_no_java_and_writes_nothing(
     with java_started(shop.airflow) as java:
         run = shop.trigger().green()
     assert java == []
-    assert "no Spark job started" in run.log("ingest")
+    assert "No log has anything to do." in run.log("choose")
     # What has nothing to do costs no process.
-    steps = ("materialize", "quality", "abort")
+    steps = ("ingest", "materialize", "quality", "abort")
     assert {run.tasks[task] for task in steps} == {"skipped"}
     after = shop.files()
     assert {path: before.get(path) for path in after} == after

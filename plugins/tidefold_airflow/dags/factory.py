@@ -38,11 +38,11 @@ DOC = """
 
 | task | does | Spark |
 |---|---|---|
-| choose | returns the logs of this run; of more than 100, those with something to do | none |
+| choose | returns the logs with something to do; if there are none, the run ends | none |
 | ingest | reads new landed files and writes their changes to segments | as `spark.scheduled` says |
 | materialize | folds new changes into a snapshot of each log, STAGED: no reader sees it | as `spark.scheduled` says |
 | quality | judges every row of the staged files and stores the verdict | as `spark.scheduled` says |
-| confirm (one a log) | publishes a log that passed, and sends its asset event; green: it is published | none |
+| confirm (one a log, or eight for all) | publishes what passed, and sends asset events; green: it is published | none |
 | read_back | Delta's reader on Spark reads what was not proved yet; a difference to what was judged is an alarm | yes |
 | retention: subsume, truncate, local_retention, clean | delete old snapshots, old log, local copies, remains | none |
 | abort | aborts what this run staged and did not confirm; green: something was aborted | none |
@@ -175,7 +175,7 @@ def _tasks(
     """Makes the tasks. `require`: also the one that what follows waits for."""
     config = {"config": options.config}
     asked: dict[str, Any] = {"logs": logs, "only": only, "retries": 1, **config}
-    choose = operators.TidefoldListLogsOperator(task_id="choose", skip_idle=True, **asked)
+    choose = operators.TidefoldListLogsOperator(task_id="choose", skip_idle=True, in_batches=True, **asked)
     each: dict[str, Any] = {"logs": ChosenLogs(choose), **config, **ALWAYS}
     spark = {**each, "conn_id": options.conn_id, "connect_conn_id": options.connect_conn_id}
     ingest = operators.TidefoldIngestOperator(
@@ -186,17 +186,17 @@ def _tasks(
     )
     # No retry: a suite that fails once fails again. The next run tries everything else again.
     quality = operators.TidefoldQualityOperator(task_id="quality", retries=0, approval_dag=asks, **spark)
-    # One task for each log, because Airflow sends the event of a table when its task succeeds.
+    # A few logs have a task each, which shows its colour; many share eight.
     confirm = operators.TidefoldConfirmOperator.partial(
         task_id="confirm",
         retries=1,
-        map_index_template="{{ task.logs[0] }}",
+        map_index_template="{{ task.logs[0] }}{{ ' and %d more' % (task.logs | length - 1) if task.logs[1:] }}",
         # Airflow then knows it before the first run: two tasks that end together do not both record it.
         outlets=[TABLES],
         approval_dag=asks,
         **config,
         **ALWAYS,
-    ).expand(logs=choose.output.map(_alone))
+    ).expand(logs=choose.output)
     read_back = operators.TidefoldVerifyReadersOperator(task_id="read_back", sample=True, retries=1, **spark)
     with TaskGroup(RETENTION_GROUP, tooltip="Deletes what retention no longer needs"):
         subsume, clean = make_retention(**each, retries=1, skip_idle=True)
@@ -226,7 +226,3 @@ def make_retention(*, skip_idle: bool = False, **each: Any) -> tuple[Any, Any]:
     clean = operators.TidefoldCleanOperator(task_id="clean", **each)
     subsume >> truncate >> local_retention >> clean
     return subsume, clean
-
-
-def _alone(log: str) -> list[str]:
-    return [log]

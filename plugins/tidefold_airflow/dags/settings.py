@@ -13,7 +13,7 @@ from airflow.sdk import Param
 from tidefold.errors import InvalidInputError
 from tidefold_airflow.airflow_versions import CronDataIntervalTimetable, require_deadlines
 from tidefold_airflow.observability.notify import GateNotifier
-from tidefold_airflow.operators.run_context import config_path, require_configured
+from tidefold_airflow.operators.run_context import config_path, read_config, require_configured
 
 if TYPE_CHECKING:
     from tidefold.config import Config
@@ -148,10 +148,8 @@ def list_configured_sets(config: str | None = None) -> list[str]:
 
 
 def _find_config(config: str | None) -> Config | None:
-    from tidefold.config import load_config
-
     path = config_path(config)
-    return load_config(path) if path.exists() else None
+    return read_config(path) if path.exists() else None
 
 
 def logs_param(config: str | None = None, logs: Sequence[str] = ()) -> Param:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import Asset, AssetAlias
 
 from tidefold_airflow.airflow_versions import find_newest_event
-from tidefold_airflow.operators.run_context import config_path, require_configured
+from tidefold_airflow.operators.run_context import config_path, read_config, require_configured
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -31,9 +31,7 @@ def table_asset(log: str, config: str | None = None) -> Asset:
 
     Raises InvalidInputError, NotFoundError.
     """
-    from tidefold.config import load_config
-
-    loaded = load_config(config_path(config))
+    loaded = read_config(config_path(config))
     require_configured(loaded, log)
     return asset_in(loaded, log)
 
@@ -72,12 +70,15 @@ def _root(config: Config) -> str:
 
 def lineage_of(pipeline: Pipeline, published: Mapping[str, Snapshot]) -> OperatorLineage[Any, Any] | None:
     """Returns inputs and outputs of a publication; None: nothing was published, or there is no provider."""
+    if not published:
+        return None
     try:
         from airflow.providers.openlineage import conf
+
+        if conf.is_disabled():
+            return None
         from airflow.providers.openlineage.extractors import OperatorLineage
     except ImportError:
-        return None
-    if not published or conf.is_disabled():
         return None
     return OperatorLineage(
         inputs=[dataset for log in published for dataset in _inputs(pipeline, log)],

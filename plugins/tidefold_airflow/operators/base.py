@@ -26,7 +26,14 @@ from tidefold_airflow.airflow_versions import (
     PlainXComArg,
 )
 from tidefold_airflow.observability.metrics import of_outcomes, send
-from tidefold_airflow.operators.run_context import Ids, TaskScope, airflow_errors, open_scope
+from tidefold_airflow.operators.run_context import (
+    Ids,
+    TaskScope,
+    airflow_errors,
+    find_server,
+    has_spark,
+    open_scope,
+)
 from tidefold_airflow.ui.mount import address, run_path, snapshot_path
 
 if TYPE_CHECKING:
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETENTION_GROUP = "retention"
+# How many copies a mapped task has at most. A copy costs Airflow about as much as the work on a hundred logs.
+BATCHES = 8
 Made = dict[str, int]
 Summary = dict[str, dict[str, Any]]
 # A task, or one copy of a mapped task.
@@ -97,8 +106,12 @@ def result_path(scope: TaskScope, context: Context) -> Path:
     return path
 
 
-def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
-    """Logs one line for each log and returns the XCom value. Raises an error that names the failed logs, if any."""
+def report(outcomes: Sequence[Outcome], context: Context, has_events: bool = False) -> Summary:
+    """Logs one line for each log and returns the XCom value. Raises an error that names the failed logs, if any.
+
+    has_events: Airflow sends the events of a task only if it succeeds. If no retry may help, the task then succeeds,
+    and the task that decides about the run names the failed logs.
+    """
     send(of_outcomes(context["ti"].task_id.rpartition(".")[2], outcomes))
     summary = {outcome.log: _summarize(outcome) for outcome in outcomes}
     for outcome in outcomes:
@@ -109,7 +122,11 @@ def report(outcomes: Sequence[Outcome], context: Context) -> Summary:
     if failed:
         # A failed task returns nothing, but its results for the other logs must be visible.
         context["ti"].xcom_push("return_value", summary)
-        raise _failure(failed, len(outcomes))
+        failure = _failure(failed, len(outcomes))
+        is_final = isinstance(failure, AirflowFailException) or context["ti"].try_number > context["ti"].max_tries
+        if not (has_events and is_final):
+            raise failure
+        _log.error("%s Airflow still sends the events of the others.", failure)
     return summary
 
 
@@ -133,11 +150,17 @@ class ChosenLogs(PlainXComArg):
         return iter(())
 
     def resolve(self, context: Mapping[str, Any], *more: Any, **named: Any) -> Any:
-        """Returns the names."""
+        """Returns the names, also of a task that returned them in batches."""
         logs = super().resolve(context, *more, **named)
         if logs is None:
             raise AirflowSkipException(f"`{self.operator.task_id}` named no logs: it failed, or did not run.")
-        return logs
+        return [log for batch in logs for log in ([batch] if isinstance(batch, str) else batch)]
+
+
+def into_batches(logs: Sequence[str]) -> list[list[str]]:
+    """Returns at most eight lists of logs, in their order: one copy of a mapped task works on each."""
+    size = -(-len(logs) // BATCHES) or 1
+    return [list(logs[first : first + size]) for first in range(0, len(logs), size)]
 
 
 class TidefoldLogOperator(BaseOperator):
@@ -150,7 +173,6 @@ class TidefoldLogOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("logs", "config", "only")
-    operator_extra_links = (SnapshotLink(), ReportLink())
 
     def __init__(self, *, logs: Ids = (), config: str | None = None, only: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -194,8 +216,27 @@ def find_idle_steps(task: Any, scope: TaskScope, context: Context) -> list[Skipp
     quality, confirm = steps.get("TidefoldQualityOperator"), steps.get("TidefoldConfirmOperator")
     if not (fold and quality and confirm and abort) or not _is_folded(scope, task.render_template(fold.kind, context)):
         return []
-    copies = [(confirm.task_id, index) for index in range(-1, len(scope.logs))]
+    copies = [(confirm.task_id, index) for index in range(-1, min(BATCHES, len(scope.logs)))]
     return [fold.task_id, quality.task_id, *copies, abort.task_id, *find_idle_retention(task, scope)]
+
+
+def is_renewal(task: Any, context: Context) -> bool:
+    """Whether the run was asked to make a full snapshot of each log, also without news."""
+    from tidefold.domain.snapshot.claim import KindPolicy
+
+    folds = (one for one in _list_after(task) if one.task_type == "TidefoldMaterializeOperator")
+    return any(task.render_template(one.kind, context) == KindPolicy.FULL for one in folds)
+
+
+def find_idle_run(task: Any, scope: TaskScope, context: Context) -> list[Skipped]:
+    """Returns the tasks of a run without landed files that would do nothing, its ingest too; none if one has work."""
+    ingest = next((one for one in _list_after(task) if one.task_type == "TidefoldIngestOperator"), None)
+    idle = find_idle_steps(task, scope, context)
+    if ingest is None or not idle:
+        return []
+    server = find_server(task.render_template(ingest.connect_conn_id, context))
+    unread = has_spark(scope, server) and are_read_backs_due(scope)
+    return [ingest.task_id, *idle, *([] if unread else find_read_backs(task))]
 
 
 def find_read_backs(task: Any) -> list[Skipped]:
@@ -213,7 +254,7 @@ def are_read_backs_due(scope: TaskScope) -> bool:
         return True
 
 
-def skip(tasks: Iterable[Skipped], summary: Summary, context: Context) -> NoReturn:
+def skip(tasks: Iterable[Skipped], summary: Any, context: Context) -> NoReturn:
     """Ends the task with success and skips others. The result of the task is kept."""
     context["ti"].xcom_push("return_value", summary)
     raise DownstreamTasksSkipped(tasks=list(tasks))  # type: ignore[no-untyped-call]

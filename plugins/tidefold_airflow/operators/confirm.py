@@ -17,14 +17,26 @@ from tidefold_airflow.observability.metrics import of_alarms, of_sets, of_status
 from tidefold_airflow.observability.notify import ALARMS, find_notifiers
 from tidefold_airflow.operators import run_context
 from tidefold_airflow.operators.approval_run import ask_about, find_asked, needs_answer, still_waits, waits
-from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, list_steps_before, report, skip_this
+from tidefold_airflow.operators.base import (
+    ReportLink,
+    SnapshotLink,
+    Summary,
+    TidefoldLogOperator,
+    find_idle_run,
+    into_batches,
+    is_renewal,
+    list_steps_before,
+    report,
+    skip,
+    skip_this,
+)
 from tidefold_airflow.ui.mount import address, snapshot_path
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
-    from tidefold.domain.log_state import Snapshot
+    from tidefold.domain.log_state import LogState, Snapshot
     from tidefold.operations.ground.outcome import Outcome
 
 # Below Airflow's own default of `core.max_map_length`, 1,024.
@@ -69,6 +81,8 @@ class TidefoldTailOperator(TidefoldLogOperator):
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
+    operator_extra_links = (SnapshotLink(), ReportLink())
+
     def act(self, scope: run_context.TaskScope, log: str) -> Outcome:
         from tidefold.operations.snapshot.compact_log import take_tail
 
@@ -79,20 +93,25 @@ class TidefoldListLogsOperator(TidefoldLogOperator):
     """
     Returns the names of the logs that the run works on, for tasks that are mapped over them. Refuses unknown logs.
 
-    :param skip_idle: Of more than 100 logs, leave out those without landed files, changes to fold or open snapshots.
-        A run works on at most 1,000 logs. It begins at another log each time, so each log has its turn.
+    :param skip_idle: Leave out logs without landed files, changes to fold or open snapshots. If none has any, skip the
+        tasks after this one that would do nothing. A run works on at most 1,000 logs. It begins at another log each
+        time, so each log has its turn.
+    :param in_batches: Return at most eight lists of logs, for a task that is mapped over them.
     :param of_set: The set whose logs are chosen; None: as `logs` says. (templated)
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "of_set")
 
-    def __init__(self, *, skip_idle: bool = False, of_set: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, skip_idle: bool = False, in_batches: bool = False, of_set: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.skip_idle = skip_idle
+        self.in_batches = in_batches
         self.of_set = of_set
 
-    def execute(self, context: Context) -> list[str]:  # type: ignore[override]
+    def execute(self, context: Context) -> list[str] | list[list[str]]:  # type: ignore[override]
         """Returns the logs in configured order, which is also the order of mapped tasks."""
         with run_context.airflow_errors():
             if self.of_set:
@@ -100,26 +119,36 @@ class TidefoldListLogsOperator(TidefoldLogOperator):
             else:
                 scope = run_context.open_scope(self.config, self.logs, context, self.only)
         from tidefold.operations.inspect.status import status
-        from tidefold.operations.requests import FEW_LOGS, find_busy_logs
+        from tidefold.operations.requests import find_busy_logs
         from tidefold.operations.sets.status import read_sets
 
         statuses = status(scope.pipeline, scope.logs)
         send(of_status(statuses, datetime.now(UTC)))
         if scope.pipeline.config.sets:
             send(of_sets(read_sets(scope.pipeline, statuses), datetime.now(UTC)))
-        chosen = scope.logs
-        if self.skip_idle and len(chosen) > FEW_LOGS:
-            busy = find_busy_logs(scope.pipeline, chosen)
-            # The steps need a log. One without news lets them find out that nothing is to be done.
-            chosen = _take_turns(busy, scope.run) or chosen[:1]
-            self.log.info(
-                "%d of %d logs have something to do; %d of them wait for the next run.",
-                len(busy),
-                len(scope.logs),
-                max(0, len(busy) - len(chosen)),
-            )
+        if not self.skip_idle:
+            return self._say(scope.logs)
+        for one in statuses:
+            if one.stopped:
+                self.log.info("%s: %s.", one.log, one.stopped.explain(one.log))
+        # A run that is cleared sends the events of what it published again.
+        with_work = {one.log for one in statuses if one.latest and one.latest.run == scope.run}
+        with_work.update(scope.logs if is_renewal(self, context) else find_busy_logs(scope.pipeline, scope.logs))
+        busy = [log for log in scope.logs if log in with_work]
+        if not busy and (idle := find_idle_run(self, scope, context)):
+            self.log.info("No log has anything to do.")
+            skip(idle, into_batches(scope.logs) if self.in_batches else scope.logs, context)
+        # The steps need a log. One without news lets them find out that nothing is to be done.
+        chosen = _take_turns(busy, scope.run) or scope.logs[:1]
+        later = max(0, len(busy) - len(chosen))
+        self.log.info(
+            "%d of %d logs have something to do; %d wait for the next run.", len(busy), len(scope.logs), later
+        )
+        return self._say(chosen)
+
+    def _say(self, chosen: list[str]) -> list[str] | list[list[str]]:
         self.log.info("This run works on %s.", ", ".join(chosen))
-        return chosen
+        return into_batches(chosen) if self.in_batches else chosen
 
 
 def _take_turns(logs: list[str], run: str) -> list[str]:
@@ -139,6 +168,8 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     Logs of a set are published together, or not at all: the first of their tasks decides for all of them.
 
     Sends an asset event for each table that shows a new snapshot (`tidefold_airflow.observability.assets.table_asset`).
+    Airflow sends the events of a task that succeeds. So a task that published tables succeeds although other logs of it
+    failed; TidefoldAlarmsOperator then makes the run red.
 
     :param approval_dag: The DAG that asks a person where the gate refused (`tidefold_approval_dag`). The snapshot then
         stays STAGED, and the run continues without it. In a set, all its logs wait for the answer. None: nobody is
@@ -148,6 +179,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
     """
 
     template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "reconcile")
+    operator_extra_links = (SnapshotLink(), ReportLink())
 
     def __init__(self, *, approval_dag: str | None = None, reconcile: bool | str = False, **kwargs: Any) -> None:
         outlets = [outlet for outlet in kwargs.pop("outlets", ()) if outlet != TABLES]
@@ -185,9 +217,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
                 raise
             return ask_about(self.approval_dag, log, staged)
         if outcome.status is Status.NOTHING and (state := scope.pipeline.ledger(log).find()) and state.stopped:
-            return replace(
-                outcome, status=Status.SKIPPED, message=f"{state.stopped}; `tidefold move resume {log}` ends that"
-            )
+            return replace(outcome, status=Status.SKIPPED, message=state.stopped.explain(log))
         if outcome.error and self.approval_dag and scope.pipeline.config.set_of(log):
             return self._ask_for_set(scope, log, self.approval_dag) or outcome
         return outcome
@@ -206,7 +236,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         for log, snapshot in published.items():
             announce(context, asset_in(scope.pipeline.config, log), _describe(log, snapshot, self.config))
         self._lineage = lineage_of(scope.pipeline, published)
-        return report(outcomes, context)
+        return report(outcomes, context, has_events=bool(published))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
         """Returns inputs and outputs for OpenLineage, which calls this in the process that ran the task."""
@@ -298,7 +328,7 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
             return summary
         wrong = [*(f"task `{step}` failed" for step in summaries if step in failed)]
         wrong += [f"{log}: {failure.text}" for log, failure in errors.items()]
-        wrong += find_left_out(scope).values()
+        wrong += find_left_out(scope, read_states(scope)).values()
         if wrong:
             context["ti"].xcom_push("return_value", summary)
             # The receivers were told what is new. A red run is no failure of this task.
@@ -307,11 +337,15 @@ class TidefoldAlarmsOperator(TidefoldLogOperator):
         return summary
 
 
-def find_left_out(scope: run_context.TaskScope) -> dict[str, str]:
+def read_states(scope: run_context.TaskScope) -> list[LogState]:
+    """Returns the states of the logs that have begun."""
+    return [state for log in scope.logs if (state := scope.pipeline.ledger(log).find())]
+
+
+def find_left_out(scope: run_context.TaskScope, states: Iterable[LogState]) -> dict[str, str]:
     """Returns why a published table lacks rows, for each log where it does."""
     from tidefold.operations.inspect.status import explain_left_out
 
-    states = [state for log in scope.logs if (state := scope.pipeline.ledger(log).find())]
     outcomes = [outcome for state in states if (outcome := explain_left_out(scope.pipeline, state))]
     return {outcome.log: outcome.message for outcome in outcomes}
 

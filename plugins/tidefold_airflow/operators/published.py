@@ -8,7 +8,7 @@ from tidefold.operations.ground.outcome import Status
 from tidefold.operations.ground.run_endings import Require, RunEnding, find_ending, may_follow, worst
 from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators.base import TidefoldLogOperator, list_steps_before
-from tidefold_airflow.operators.confirm import find_errors, find_left_out, read_steps
+from tidefold_airflow.operators.confirm import find_errors, find_left_out, read_states, read_steps
 from tidefold_airflow.operators.run_context import airflow_errors, open_scope, parse_choice
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class TidefoldPublishedOperator(TidefoldLogOperator):
         """Finds how the run ended for each log."""
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
-            left_out = find_left_out(scope)
+            states = read_states(scope)
+            left_out = find_left_out(scope, states)
         before: list[Any] = list_steps_before(context["ti"].task)
         tasks = {one.task_id for one in before if not getattr(one, "is_retention", False)}
         summaries, failed = read_steps(context)
@@ -50,6 +51,10 @@ class TidefoldPublishedOperator(TidefoldLogOperator):
                     endings[log] += [ending] if ending else []
         for log in left_out:
             endings[log].append(RunEnding.LEFT_OUT)
+        # Without news no step names it.
+        for state in states:
+            if state.stopped and RunEnding.PUBLISHED not in endings[state.log]:
+                endings[state.log].append(RunEnding.STOPPED)
         ended = {log: worst(listed) for log, listed in endings.items()}
         named = {ending.value: [log for log, one in ended.items() if one is ending] for ending in RunEnding}
         grouped = {ending: logs for ending, logs in named.items() if logs}

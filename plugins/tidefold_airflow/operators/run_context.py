@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidefold.config.models.spark import Scheduled, is_connect
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
 from tidefold.installation import default_config
 from tidefold.operations.ground.outcome import Status
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=StrEnum)
 
 CONNECT_CONNECTION = "spark_connect_default"
+
+# What this process has read, by path, time, size and inode of the file.
+_configs: dict[tuple[Path, int, int, int], Config] = {}
 
 # Names of logs; none: all. A template or another task without a value gives None.
 Ids = Sequence[str] | None
@@ -47,14 +51,14 @@ def open_scope(config: str | None, logs: Ids, context: Context, only: Sequence[s
 
     Raises InvalidInputError, NotFoundError, and RefusedError for a log outside of `only`.
     """
-    from tidefold.wiring import open_pipeline
+    from tidefold.wiring import connect
 
     if logs is None:
         raise InvalidInputError("LOGS_NOT_CHOSEN", "The upstream task returned no logs.")
     if isinstance(logs, str):
         raise InvalidInputError("LOGS_NOT_A_LIST", f"`logs` must be a list, not the text `{logs}`.")
     # A user who may set a parameter of a run must not be able to write anywhere on the worker.
-    pipeline = replace(open_pipeline(config_path(config)), any_target=False, versions={})
+    pipeline = replace(connect(read_config(config_path(config))), any_target=False, versions={})
     chosen = list(logs or only or pipeline.config.logs)
     _require_allowed(chosen, only)
     for log in chosen:
@@ -86,6 +90,19 @@ def config_path(config: str | None) -> Path:
     return Path(config or os.environ.get("TIDEFOLD_CONFIG") or default_config())
 
 
+def read_config(path: Path) -> Config:
+    """Returns the configuration of a file, which a process reads once while it stays. Raises as `load_config`."""
+    from tidefold.config import load_config
+
+    if not path.is_file():
+        return load_config(path)
+    stat = path.stat()
+    version = (path, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    if version not in _configs:
+        _configs[version] = load_config(path)
+    return _configs[version]
+
+
 def require_configured(config: Config, log: str) -> None:
     """Raises NotFoundError if the configuration has no such log."""
     if log not in config.logs:
@@ -101,6 +118,12 @@ def find_server(connection: str) -> str:
         return str(SparkConnectHook(connection).get_connection_url())
     except AirflowNotFoundException:
         return ""
+
+
+def has_spark(scope: TaskScope, address: str) -> bool:
+    """Whether steps run on Spark whatever their size: on a server with this address, or in jobs of their own."""
+    spark = scope.pipeline.config.spark
+    return is_connect(spark.master) or spark.choose_scheduled(bool(address))[0] is not Scheduled.BY_SIZE
 
 
 @contextmanager

@@ -58,7 +58,6 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
     template_fields: Sequence[str] = (
         *TidefoldSubmitOperator.template_fields, "logs", "only", "config", "connect_conn_id",
     )  # fmt: skip
-    operator_extra_links = (base.SnapshotLink(), base.ReportLink())
     # The DAG that asks a person about snapshots that the gate refused.
     approval_dag: str | None = None
     # Skip the step where nothing but a JVM of its own would run it for a few rows.
@@ -95,7 +94,7 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
         step, address = self._build_step(scope), run_context.find_server(self.connect_conn_id)
         way, reason = scope.pipeline.config.spark.choose_scheduled(bool(address))
         self.on_server = way is Scheduled.CONNECT or is_connect(scope.pipeline.config.spark.master)
-        self.on_spark = self.on_server or way is Scheduled.SUBMIT
+        self.on_spark = run_context.has_spark(scope, address)
         if self.only_on_spark and not self.on_spark:
             raise AirflowSkipException(f"No Spark runs this step: {reason}.")
         above = None if way is Scheduled.BY_SIZE else 0
@@ -191,6 +190,7 @@ class TidefoldSnapshotOperator(TidefoldSparkOperator):
     """Base of the operators that make a snapshot of each log, as a request says."""
 
     step = "materialize"
+    operator_extra_links = (base.SnapshotLink(), base.ReportLink())
 
     def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import MaterializeStep
@@ -250,6 +250,7 @@ class TidefoldQualityOperator(TidefoldSparkOperator):
     """
 
     step = "quality"
+    operator_extra_links = (base.SnapshotLink(), base.ReportLink())
 
     def __init__(self, *, approval_dag: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -278,6 +279,7 @@ class TidefoldAuditOperator(TidefoldSparkOperator):
     """
 
     step = "audit"
+    operator_extra_links = (base.SnapshotLink(), base.ReportLink())
 
     def _build_step(self, scope: run_context.TaskScope) -> AnyStep:
         from tidefold.spark.steps import AuditStep
