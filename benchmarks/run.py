@@ -30,6 +30,7 @@ import yaml
 from deltalake import DeltaTable
 
 import run_airflow
+import run_cost
 from run_page import RESULTS, write
 from tables import folder
 from test_tiers.cpu import measure_running
@@ -87,6 +88,7 @@ def main() -> None:
             _measure_sample(scratch)
         if "airflow" in WAYS:
             run_airflow.measure(ROUNDS)
+            run_cost.measure(ROUNDS)
         if set(WAYS) & {"tidefold", "warm", "spark", "fold", "usual"}:
             base = _make_base(scratch)
             with _warm_server(base, scratch) as server:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import run_airflow
+import run_cost
 from tables import PAGES, write_page
 
 RESULTS = PAGES / "run.json"
@@ -29,7 +30,15 @@ def write() -> None:
     tables = [[run for run in runs if run["way"] != "sample" and run["rows"] == rows] for rows in _list_rows(runs)]
     sections = [line for table in tables for line in _sizes(table)]
     write_page(
-        "run.md", [*_head(runs), *_sample(samples), *sections, *_goals(samples, tables), *run_airflow.describe()]
+        "run.md",
+        [
+            *_head(runs),
+            *_sample(samples),
+            *sections,
+            *_goals(samples, tables),
+            *run_airflow.describe(),
+            *run_cost.describe(),
+        ],
     )
 
 
