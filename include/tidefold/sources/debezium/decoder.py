@@ -92,6 +92,11 @@ class EnvelopeDecoder:
         refused = errors.refusal_of(head, self._names, why, told, placeholder_of(place.placeholder))
         return DecodedRecord(head, self.rows, outcome=refused)
 
+    def spell(self, line: bytes) -> Rows:
+        """Returns the decoder with the column names of a line."""
+        self._spell(line)
+        return self.rows
+
     def _spell(self, line: bytes) -> bool:
         """Adapts to the column names of a line. Returns whether they differ from those of the line before."""
         if not has_aliases(self.shape):

@@ -24,7 +24,7 @@ from tidefold.sources.debezium.late_checks import LateKeys, checks_late, image_o
 from tidefold.sources.debezium.ordering import FIRST, INITIAL, LAST, STREAMED, OrderOf, former_key, order_of
 from tidefold.sources.records import errors
 from tidefold.sources.records.accounting import ReaderPosition, takes_delete
-from tidefold.sources.records.record_types import NOTHING, SourceBlock
+from tidefold.sources.records.record_types import NOTHING, NULL, SourceBlock
 from tidefold.sources.records.row_decoder import Rows
 from tidefold.sources.records.stream_order import OrderPoint
 
@@ -114,7 +114,7 @@ def follow(
     value = record.value
     op, before, transaction = value.op, None, value.source.transaction
     if value.before is not None or op == "u":
-        before = None if value.before is None else partial(image_of, line, record.rows, len(log.shape.key))
+        before = None if value.before is None else partial(image_of, line, record.rows, len(log.shape.key), log.decoder.spell)
         keys.see(op, before)
     if op == "r" or (op == "u" and not keys.is_watching):
         return change
@@ -157,7 +157,8 @@ def _hide(keys: LateKeys, log: EnvelopeLog, at: ReaderPosition, rows: Rows, line
     with suppress(errors.RefusedRecordError, *errors.UNDECODABLE):
         order, images = _find_order(log, at, source, op), images_in(line)
         key = rows.key_of(rows.of_key(rows.key(images.before if op == "d" else images.after), None))
-        before = None if images.before in (NOTHING, b"null") else partial(image_of, line, rows, len(log.shape.key))
+        image = partial(image_of, line, rows, len(log.shape.key), log.decoder.spell)
+        before = None if images.before in (NOTHING, NULL) else image
         transaction = order[0] if source.transaction is None else source.transaction
         recall = partial(_recall, log, at, order) if keys.asks else None
         return keys.hide(op, transaction, key, order, before, recall)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -19,7 +21,7 @@ from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ORACLE, POSITION, POSTGRESQL, Engine
 from tidefold.sources.records.accounting import ReaderPosition
 from tidefold.sources.records.errors import KEY_TAKEN_OVER, RefusedRecordError
-from tidefold.sources.records.record_types import NOTHING, field
+from tidefold.sources.records.record_types import NOTHING, NULL, field
 from tidefold.sources.records.row_decoder import Rows
 from tidefold.sources.records.stream_order import OrderPoint
 from tidefold.typed_json import make_decoder
@@ -380,10 +382,13 @@ def images_in(line: bytes) -> _Images:
     return one
 
 
-def image_of(line: bytes, rows: Rows, key: int) -> Any:
-    """The `before` of a record as a row; None: it is none, or has the values of the `key` columns alone."""
+def image_of(line: bytes, rows: Rows, key: int, spell: Callable[[bytes], Rows]) -> Any:
+    """The `before` of a record as a row; None: it is none, or has the values of the `key` columns alone.
+
+    spell: returns the decoder with the names of a line. A delete does not show that its names are not those of `rows`.
+    """
     before = images_in(line).before
-    try:
-        return rows.image(before)
-    except (msgspec.DecodeError, UnicodeDecodeError, RefusedRecordError):
-        return UNREADABLE if sum(value != b"null" for value in _values(before).values()) > key else None
+    for decoder in (lambda: rows, partial(spell, line)):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RefusedRecordError):
+            return decoder().image(before)
+    return UNREADABLE if sum(value != NULL for value in _values(before).values()) > key else None

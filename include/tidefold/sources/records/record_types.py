@@ -20,6 +20,8 @@ from tidefold.sources.records.encodings import COLUMN_TYPES as COLUMN_TYPES
 from tidefold.sources.records.encodings import INT64, Form, form_of, json_type, or_null, or_unset
 
 NOTHING = Raw(b"")
+# A Raw equals no bytes.
+NULL = Raw(b"null")
 _OFFSET = Annotated[int, Meta(ge=0, le=2**63 - 2)]
 
 
@@ -56,7 +58,7 @@ class RecordHead(msgspec.Struct):
     partition: int
     offset: _OFFSET
     value: Raw
-    key: Raw = Raw(b"null")
+    key: Raw = NULL
 
 
 class AnyHead(msgspec.Struct):

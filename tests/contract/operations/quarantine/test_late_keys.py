@@ -308,6 +308,37 @@ def test_a_before_that_cannot_be_read_yet_is_no_key_alone(tmp_path: Path) -> Non
     assert rows(pipeline) == {1: (large, "b"), 2: (1, "a")}
 
 
+def test_a_file_that_begins_with_the_delete_of_a_row_by_its_old_names_is_read(tmp_path: Path) -> None:
+    """Fault: the names of a delete were not looked at, so its `before` could not be read, and it waited for ever."""
+    source = Source(random.Random(0), True, True, False)
+    for row in ((1, 0, "a"), (2, 0, "b")):
+        change(source, (row[0], row))
+    change(source, *SWAP)
+    for value in (one["value"] for one in source.records):
+        for image in filter(None, (value["before"], value["after"])):
+            image["words"] = image.pop("text")
+    made = make_landing(tmp_path, COLUMNS.replace("text: string", "text: {type: string, aliases: [words]}"))
+    for begin, end in ((0, 4), (4, 6)):
+        land(tmp_path, begin, source.records[begin:end])
+    take(made)
+    assert not count_refused(made, "items")
+    assert rows(made) == source.table
+
+
+def test_a_before_with_the_key_alone_needs_no_known_columns(tmp_path: Path) -> None:
+    """Fault: its nulls counted as values, so it was taken for one that cannot be read."""
+    source, made = Source(random.Random(0), False, False, False), make_landing(tmp_path, COLUMNS)
+    change(source, (1, (1, 2, "a")))
+    change(source, (1, (2, 2, "a")), (1, (3, 2, "a")))
+    for value in (one["value"] for one in source.records if one["value"]["op"] == "d"):
+        value["before"] |= {"n": None, "gone": None}
+    for begin, end in ((0, 3), (3, 5)):
+        land(tmp_path, begin, source.records[begin:end])
+        take(made)
+    assert not count_refused(made, "items")
+    assert rows(made) == source.table == {3: (2, "a")}
+
+
 def test_a_record_that_two_files_have_is_one_row(tmp_path: Path) -> None:
     """Fault: the row that a transaction put under a key was two if files overlap, and one of them stayed."""
     pipeline, records = make_landing(tmp_path), [record(0, 1, "c", 100), record(1, 1, "d", 100)]
