@@ -217,13 +217,9 @@ CASES: dict[str, Case] = {
     "Iceberg compatibility": Case(
         WORK, (NAMES, "'delta.enableIcebergCompatV2' = 'true'", "'delta.universalFormat.enabledFormats' = ''")
     ),
-    "widening": Case(
-        (*SOME, *WIDEN, *LATER, *LARGE, OPTIMIZE, "DELETE FROM {t} WHERE id = 11"), (WIDE,), is_short=True
-    ),
-    "widening later": Case((*SOME, alter(WIDE), *WIDEN, *LATER, *LARGE), is_short=True),
-    "widening off again": Case(
-        (*SOME, *WIDEN, alter(WIDE.replace("true", "false")), *LATER, *LARGE), (WIDE,), is_short=True
-    ),
+    "widening": Case((*SOME, *WIDEN, *LATER, *LARGE, OPTIMIZE, "DELETE FROM {t} WHERE id = 11"), (WIDE,)),
+    "widening later": Case((*SOME, alter(WIDE), *WIDEN, *LATER, *LARGE)),
+    "widening off again": Case((*SOME, *WIDEN, alter(WIDE.replace("true", "false")), *LATER, *LARGE), (WIDE,)),
     "widening, vectors and mapping": Case(
         (*SOME, *WIDEN, RENAME, *OTHER, *LARGE, OPTIMIZE, "DELETE FROM {t} WHERE id = 11"),
         (WIDE, VECTORS, NAMES),
