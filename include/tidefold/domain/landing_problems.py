@@ -74,7 +74,7 @@ def list_problems(problems: Iterable[LandingProblem]) -> LandingProblems:
 
 def drop_settled(problems: LandingProblems, landed: Iterable[LandedFileRecord]) -> LandingProblems:
     """Returns the problems without refused files of which a retry, or a person, settled records since the ingest."""
-    left = {entry.name: entry.records == entry.quarantined for entry in landed if entry.quarantined}
+    left = {entry.name: not entry.brought for entry in landed if entry.quarantined}
     listed = tuple(p for p in problems.listed if p.code != REFUSED or left.get(p.file))
     counts = (
         (code, min(number, sum(left.values())) if code == REFUSED else number) for code, number in problems.counts

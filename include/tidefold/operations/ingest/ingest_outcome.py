@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from tidefold.domain.landing_problems import (
     AT_ONCE,
     NO_PROBLEMS,
+    REFUSED,
     WAITING,
     LandingProblem,
     LandingProblems,
@@ -17,13 +18,16 @@ from tidefold.domain.landing_problems import (
     list_problems,
     with_first_seen,
 )
+from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import LandedFileRecord
+from tidefold.domain.table.table_spec import VERSION
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError
 from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status, omit_if_none
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.stages import Accounted, Failed
+from tidefold.operations.quarantine.next_step import advise_on_refused
 
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
 # The message shows these counts only if they are not zero.
@@ -94,7 +98,8 @@ def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     parts = [f"{getattr(details, name):,} {name}" for name in _COUNTS[1:5]]
     parts += [f"{getattr(details, name):,} {word}" for name, word in _RARE.items() if getattr(details, name)]
     parts += [f"{accounted.completed:,} changes of a key completed"] if accounted.completed else []
-    refused = all(a.landed.records == a.landed.quarantined > 0 for a in accounted.arrivals)
+    # A retry within this run may have completed some.
+    refused = not accounted.completed and _has_only_refused(accounted.state, [a.landed for a in accounted.arrivals])
     files = count_noun(details.files, "file")
     if accounted.extract:
         parts = [f"{details.changes:,} changes ({accounted.extract.missing:,} of them deletes)"]
@@ -167,9 +172,11 @@ def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) ->
     failing = find_failing(left, accounted.listed.begun.landing, policy, lost)
     if failing is None and policy != "warn":
         # Every landed file is ignored for its name, or every new record was refused: nobody wants such a run.
-        took_nothing = outcome.status is Status.REFUSED or _has_nothing(accounted)
-        codes = _OF_NAMES if not accounted.listed.files else ("LANDED_REFUSED",) if took_nothing else ()
+        is_refused = outcome.status is Status.REFUSED
+        took_nothing = is_refused or _has_only_refused(accounted.state, accounted.state.landed)
+        codes = _OF_NAMES if not accounted.listed.files else (REFUSED,) if took_nothing else ()
         failing = next((problem for problem in left.listed if problem.code in codes), None)
+        failing = failing or (_blame_run(pipeline, accounted) if is_refused else None)
     if failing is None:
         return outcome
     others = f" ({left.total - 1:,} more, see `tidefold status {accounted.log}`)" if left.total > 1 else ""
@@ -178,9 +185,22 @@ def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) ->
     return replace(outcome, status=Status.INCOMPLETE, message=message, error=ErrorInfo.of(error))
 
 
-def _has_nothing(accounted: Accounted) -> bool:
-    """Whether all records that the log ever got were refused."""
-    return all(entry.quarantined == entry.records for entry in accounted.state.landed)
+def _has_only_refused(state: LogState, entries: Sequence[LandedFileRecord]) -> bool:
+    """Whether nothing of these files counted, and records of them were refused."""
+    refused = sum(entry.quarantined for entry in entries)
+    if state.shape.order == VERSION:  # Of an extract, each row that did not change was read, and is ignored.
+        return 0 < refused == sum(entry.records for entry in entries)
+    return refused > 0 and not any(entry.brought for entry in entries)
+
+
+def _blame_run(pipeline: Pipeline, accounted: Accounted) -> LandingProblem:
+    """Returns the problem of a run whose files are no problem: they had other records before, or they are gone."""
+    names = [a.landed.name for a in accounted.arrivals if a.landed.quarantined]
+    number = sum(a.landed.quarantined for a in accounted.arrivals)
+    message = f"All {number:,} new records of this run were refused, the first in `{names[0]}`."
+    return LandingProblem(
+        names[0], REFUSED, message, advise_on_refused(pipeline, accounted.state), since=accounted.arrivals[0].landed.instant
+    )
 
 
 def _remarks(accounted: Accounted) -> list[str]:
@@ -299,11 +319,11 @@ def _find_useless(accounted: Accounted, advice: str) -> Iterator[LandingProblem]
         if entry.name in alone and (entry.quarantined or entry.repeated or entry.resent or entry.unproved):
             accounts.setdefault(entry.name, []).append(entry)
     for name, entries in accounts.items():
-        yield from _judge_file(name, accounted.log, entries, advice, is_open=is_open, alone=alone[name])
+        yield from _judge_file(name, accounted.state, entries, advice, is_open=is_open, alone=alone[name])
 
 
 def _judge_file(
-    name: str, log: str, entries: Sequence[LandedFileRecord], advice: str, *, is_open: bool, alone: bool
+    name: str, state: LogState, entries: Sequence[LandedFileRecord], advice: str, *, is_open: bool, alone: bool
 ) -> Iterator[LandingProblem]:
     count = {one: sum(getattr(entry, one) for entry in entries) for one in _SUMS}
     unproved = count["unproved"] - count["forgotten"]
@@ -317,12 +337,13 @@ def _judge_file(
             "landing folder."
         )
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
-    elif count["quarantined"] == count["records"]:
-        number = count["records"]
-        message = f"All {number:,} records of `{name}` were refused."
-        message = f"The only record of `{name}` was refused." if number == 1 else message
-        hint = f"`tidefold quarantine show {log}` prints each with its reason. {advice}"
-        yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
+    elif _has_only_refused(state, entries):
+        number, others = count["quarantined"], count["records"] - count["quarantined"]
+        which = "The only record" if number == 1 else f"All {number:,} records"
+        message = f"{which} of `{name}` {'was' if number == 1 else 'were'} refused."
+        message += f" {others:,} more change no row." if others else ""
+        hint = f"`tidefold quarantine show {state.log}` prints each with its reason. {advice}"
+        yield LandingProblem(name, REFUSED, message, hint, fails=alone)
     elif count["forgotten"]:
         return  # Known from before an import or a rebuild.
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:

@@ -151,7 +151,7 @@ class PlainRows:
         if null := [name for name in self._shape.key if row.get(name) is None]:
             return RefusedRecordError("KEY_NULL", f"Key column {', '.join(null)} is null or missing.")
         if null := [name for name, _ in self._order if row.get(name) is None]:
-            return RefusedRecordError("ORDER_MISSING", f"OrderPoint column {', '.join(null)} is null or missing.")
+            return RefusedRecordError("ORDER_MISSING", f"Order column {', '.join(null)} is null or missing.")
         if unknown:
             return self._refuse_unknown(unknown)
         needed = [c.name for c in self._shape.columns if not c.may_lack and c.name in columns]

@@ -177,6 +177,21 @@ def test_a_run_that_takes_nothing_new_is_not_taken_either(tmp_path: Path) -> Non
     assert ingest_items(pipeline).error_code is None, "other records were taken"
 
 
+@pytest.mark.parametrize("grown", [False, True], ids=["ignored lines beside them", "a file that grew"])
+def test_a_run_whose_new_records_are_all_refused_or_no_change_fails(grown: bool, tmp_path: Path) -> None:
+    """Three refused rows between two ignored ones, or behind rows that were taken before, ended with exit code 0."""
+    pipeline = make_rows_landing(tmp_path, source="csv, op: {column: op, ignore: [note]}")
+    head, refused = "op,id,text,seq\n", "note,,,\nI,x,a,3\nI,y,b,4\nnote,,,\n"
+    land_text(tmp_path, "a.csv", head + "I,1,a,1\n")
+    assert ingest_items(pipeline).status == "taken"
+    land_text(tmp_path, "a.csv" if grown else "b.csv", head + ("I,1,a,1\n" if grown else "") + refused)
+    outcome = ingest_items(pipeline)
+    assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_REFUSED"), outcome.message
+    assert "All 2 " in outcome.message
+    assert outcome.error is not None
+    assert "tidefold quarantine" in outcome.error.hint
+
+
 def test_a_file_that_brings_nothing_and_one_that_cannot_be_compared_are_shown(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     old = land(tmp_path, 0, [record(0, 1), record(1, 2)])
