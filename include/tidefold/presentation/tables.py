@@ -92,7 +92,7 @@ def check_lines(found: ChecksOverTime) -> list[Table | str]:
     columns = ("check", "severity", *(f"{snapshot}>" for snapshot in found.snapshots[-_SNAPSHOTS:]))
     cells = [[c.name, c.severity, *(n.text if n else "" for n in c.counts[-_SNAPSHOTS:])] for c in found.checks]
     bad = [(c.name, c.first_bad) for c in found.checks if c.first_bad]
-    began = [(name, str(first.snapshot), first.key or "", first.place) for name, first in bad]
+    began = [(name, first.since, first.key or "", first.place) for name, first in bad]
     where = plain_table(("bad rows of", "since snapshot>", "such as", "landed in"), began)
     grid = plain_table(columns, cells)
     return [grid, "", where] if began else [grid]

@@ -43,23 +43,34 @@ def compare_over_time(pipeline: Pipeline, state: LogState, until: int | None = N
     for check in compare_checks(kept):
         if check.first_bad:
             why = f"`tidefold snapshot report {state.log} --over-time` looks for it"
-            traced = _trace(pipeline, state, check.first_bad) if most else replace(check.first_bad, error=why)
-            check, most = replace(check, first_bad=traced), max(most - 1, 0)
+            traced = _trace(pipeline, state, check, check.first_bad) if most else replace(check.first_bad, error=why)
+            check, most = replace(check, first_bad=traced, bad_keys=(), last_good=None), max(most - 1, 0)
         checks.append(check)
     return ChecksOverTime(state.log, tuple(one.snapshot for one in kept), len(judged) - len(kept), tuple(checks))
 
 
-def _trace(pipeline: Pipeline, state: LogState, bad: FirstBad) -> FirstBad:
+def _trace(pipeline: Pipeline, state: LogState, check: CheckHistory, bad: FirstBad) -> FirstBad:
+    """Returns the row with the file that brought it. Of rows that are bad together, it is the one that changed last."""
     if bad.key is None:
         why = "no key of a bad row was stored" if state.shape.key else "the table has no key to find its change by"
         return replace(bad, error=why)
-    try:
-        origin = _find_origin(pipeline, state, bad.snapshot, _parse_key(bad.key, state.shape))
-    except (TidefoldError, ValueError) as error:
-        return replace(bad, error=str(error))
-    if origin is None or origin.landed is None:
-        return replace(bad, error="the log does not have the change any more")
-    return replace(bad, landed=origin.landed, record=origin.record or None)
+    found: list[tuple[str, Origin]] = []
+    why = "the log does not have the change any more"
+    for key in check.bad_keys if "unique" in check.type else (bad.key,):
+        try:
+            origin = _find_origin(pipeline, state, bad.snapshot, _parse_key(key, state.shape))
+        except (TidefoldError, ValueError) as error:
+            why = str(error)
+            continue
+        found += [(key, origin)] if origin and origin.landed else []
+    if not found:
+        return replace(bad, error=why)
+    key, origin = max(found, key=lambda one: (one[1].sqn, one[1].partition, one[1].offset))
+    if check.last_good is not None and origin.sqn <= require_snapshot(state, check.last_good).folds_to:
+        # Nothing that landed for this row made it bad.
+        why = f"the row did not change since snapshot {check.last_good}, which was good; what it is compared with did"
+        return replace(bad, key=key, error=why)
+    return replace(bad, key=key, landed=origin.landed, record=origin.record or None)
 
 
 def _find_origin(pipeline: Pipeline, state: LogState, snapshot: int, key: str) -> Origin | None:

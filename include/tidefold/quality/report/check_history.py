@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidefold.quality.report.result import CheckResult, ValidationResult
 
@@ -22,19 +22,25 @@ class CheckCount:
 
 @dataclass(frozen=True, slots=True)
 class FirstBad:
-    """Where the bad rows of a check began.
+    """Where the bad rows of a check began, the last time that it had some.
 
-    snapshot: the first one with bad rows of those that are compared.
-    key: of one of these rows, as text.
+    snapshot: the first of the compared ones that had them without a good one between.
+    recovered: the first good one after them; None: the check is bad.
+    key: of one of these rows, as text; of several with one value, the row that changed last.
     landed, record: the landed file that brought this row, and its place in it, such as `line 3`.
     error: why the file is not known.
     """
 
     snapshot: int
+    recovered: int | None = None
     key: str | None = None
     landed: str | None = None
     record: str | None = None
     error: str | None = None
+
+    @property
+    def since(self) -> str:
+        return str(self.snapshot) if self.recovered is None else f"{self.snapshot}, recovered in {self.recovered}"
 
     @property
     def place(self) -> str:
@@ -47,6 +53,8 @@ class CheckHistory:
     """One check in each compared snapshot, oldest first. severity: of the newest result.
 
     counts: None: the snapshot was judged without the check.
+    bad_keys: some keys of the bad rows of `first_bad`.
+    last_good: the compared snapshot right before it, if that was good.
     """
 
     name: str
@@ -54,6 +62,8 @@ class CheckHistory:
     severity: str
     counts: tuple[CheckCount | None, ...]
     first_bad: FirstBad | None
+    bad_keys: tuple[str, ...] = ()
+    last_good: int | None = None
 
 
 def compare_checks(judged: Sequence[ValidationResult]) -> tuple[CheckHistory, ...]:
@@ -72,8 +82,16 @@ def _identify(check: CheckResult) -> tuple[str, str, str]:
 
 
 def _follow(ids: Sequence[int], results: Sequence[CheckResult | None]) -> CheckHistory:
-    newest = [one for one in results if one][-1]
-    dated = zip(ids, results, strict=True)
-    bad = [FirstBad(at, next(iter(one.keys), None)) for at, one in dated if one and one.unexpected]
+    dated = [(at, one) for at, one in zip(ids, results, strict=True) if one]
+    newest, good = dated[-1][1], [number for number, (_, one) in enumerate(dated) if not one.unexpected]
     counts = tuple(CheckCount(one.passed, one.unexpected) if one else None for one in results)
-    return CheckHistory(newest.name, newest.type, newest.severity, counts, bad[0] if bad else None)
+    history = CheckHistory(newest.name, newest.type, newest.severity, counts, None)
+    if len(good) == len(dated):
+        return history
+    last = max(number for number, (_, one) in enumerate(dated) if one.unexpected)
+    start = max((number for number in good if number < last), default=-1)
+    at, first = dated[start + 1]
+    recovered = dated[last + 1][0] if last + 1 < len(dated) else None
+    before = dated[start][0] if start >= 0 else None
+    bad = FirstBad(at, recovered, next(iter(first.keys), None))
+    return replace(history, first_bad=bad, bad_keys=first.keys, last_good=before)

@@ -81,14 +81,14 @@ def test_the_planted_file_is_named_with_its_line(asked: Callable[..., Any]) -> N
     assert (told["snapshots"], told["older"]) == ([1, 2, 3, 4, 5, 6], 0)
     assert counts(checks["amount"]) == [0, 0, 1, 1, 0, 0]  # It recovered.
     planted = {"key": "shop=a, id=3, id=7", "landed": "sales+0+0000000030.jsonl", "record": "line 2", "error": None}
-    assert checks["amount"]["first_bad"] == {"snapshot": 3, **planted}
+    assert checks["amount"]["first_bad"] == {"snapshot": 3, "recovered": 5, **planted}
     assert counts(checks["later"]) == [None, None, None, 0, 0, 0]
     assert checks["later"]["first_bad"] is None
     # The gate refused it, and the run aborted it: its files are gone.
     assert counts(checks["strict"]) == [None] * 5 + [1]
     assert checks["strict"]["severity"] == "fail"
     refused = {**planted, "landed": "sales+0+0000000060.jsonl"}
-    assert checks["strict"]["first_bad"] == {"snapshot": 6, **refused}
+    assert checks["strict"]["first_bad"] == {"snapshot": 6, "recovered": None, **refused}
 
 
 def test_a_row_without_a_key_is_not_traced(asked: Callable[..., Any]) -> None:
@@ -136,3 +136,38 @@ def test_checks_are_compared_by_what_they_check() -> None:
     texts = [(history.name, [count and count.text for count in history.counts]) for history in found]
     assert texts == [("row count", ["ok", "ok"]), ("own", [None, "1"]), ("own", ["0", None]), ("gone", ["3", None])]
     assert [history.first_bad and history.first_bad.snapshot for history in found] == [None, 2, None, 1]
+
+
+def test_bad_rows_begin_again_after_a_mend() -> None:
+    """A check that was bad, good, and is bad again named the snapshot, and the file, that somebody had mended."""
+
+    def judged(number: int, bad: int | None) -> ValidationResult:
+        made = [] if bad is None else [CheckResult("a", "a", "", "fail", False, True, None, bad, keys=(f"id={number}",))]
+        return ValidationResult("sales", number, "", "", "", True, "", tuple(made), *(1, None, None, 1, 0, 0, 0, 0.0), "")
+
+    for bads, began in {
+        (0, 2, 0, 1, 1): (4, None, "id=4", 3),
+        (1, None, 1): (1, None, "id=1", None),
+        (1, 0, 3, None, 0): (3, 5, "id=3", 2),
+        (2, 2, None, 0): (1, 4, "id=1", None),
+    }.items():
+        [check] = compare_checks([judged(number, bad) for number, bad in enumerate(bads, 1)])
+        first = check.first_bad
+        assert first is not None
+        assert (first.snapshot, first.recovered, first.key, check.last_good) == began
+
+
+def test_the_row_that_changed_last_is_named_of_two_with_one_value(tmp_path: Path) -> None:
+    """`unique` named the row with the lower key, which had the value first, and its innocent file."""
+    log = {"source": {"format": "csv", "path": "in"}, "key": ["id"], "order": ["seq"], "buckets": 1}
+    log |= {"columns": {"id": "long", "mail": "string", "seq": "long"}, "quality": {"suite": "suite.yaml"}}
+    (tmp_path / "tidefold.yaml").write_text(json.dumps({"version": 1, "store": "store", "logs": {"s": log}}))
+    (tmp_path / "suite.yaml").write_text(json.dumps({"checks": [{"unique": "mail"}]}))
+    (tmp_path / "in").mkdir()
+    for number, (name, row) in enumerate([("good", "3,a@x,9"), ("bad", "60,a@x,1")]):
+        (tmp_path / f"in/{name}.csv").write_text(f"id,mail,seq\n{row}\n")
+        done = CliRunner().invoke(app, ["run", "-c", str(tmp_path / "tidefold.yaml")])
+        assert done.exit_code == (3 if number else 0), done.output
+    words = ["snapshot", "report", "s", "--over-time", "--format", "json", "-c", str(tmp_path / "tidefold.yaml")]
+    checks = {check["name"]: check["first_bad"] for check in json.loads(CliRunner().invoke(app, words).stdout)["checks"]}
+    assert (checks["mail unique"]["key"], checks["mail unique"]["landed"]) == ("id=60", "bad.csv")
