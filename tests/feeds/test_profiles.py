@@ -237,3 +237,27 @@ def test_several_rows_of_a_refused_record_come_back_with_it(person: Person) -> N
     assert done.exit_code == 0, done.output
     assert person.call("run").exit_code == 0
     assert [row["id"] for row in sorted(_table(person, "o"), key=lambda row: row["id"])] == ["1", "2", "3", "4", "7"]
+
+
+def test_a_bootstrap_of_maxwell_has_no_position_and_is_refused_with_a_step_that_reads_it(person: Person) -> None:
+    """Maxwell writes `position` of events, and none of the rows that `bootstrap` reads from the table."""
+    _start(person)
+    at = {"database": "shop", "table": "o", "ts": 1793500000}
+    event = {**at, "type": "insert", "position": "bin.000001:100", "data": {"id": 1, "v": "a"}}
+    person.land("o/o-2026-11-01.jsonl", lines({**event, "primary_key_columns": ["id"]}))
+    person.call("init", "landing")
+    assert person.call("run").exit_code == 0
+    ends = [{**at, "type": f"bootstrap-{end}", "data": {}} for end in ("start", "complete")]
+    rows = [{**at, "type": "bootstrap-insert", "data": {"id": key, "v": "b"}} for key in (1, 2)]
+    person.land("o/o-2026-11-02.jsonl", lines(ends[0], *rows, ends[1]))
+    done = person.call("step", "ingest")
+    assert (done.exit_code, "[LANDED_REFUSED] All 2 records" in done.output) == (2, True), done.output
+    shown = person.call("quarantine", "show", "o").output
+    assert "Order column maxwell_position is null or missing. Maxwell writes no position" in " ".join(shown.split())
+    # The advised step.
+    text = (person.folder / "tidefold.yaml").read_text()
+    text = re.sub(r"order: \[maxwell_position\]", "order: file", re.sub(r" +maxwell_position: .*\n", "", text))
+    (person.folder / "tidefold.yaml").write_text(text)
+    person.call("retain", "drop", "o", "--yes")
+    assert person.call("run").exit_code == 0
+    assert sorted((row["id"], row["v"]) for row in _table(person, "o")) == [(1, "b"), (2, "b")]

@@ -192,7 +192,10 @@ class JsonReader:
             return
         value = self._unwrap(record.value)
         if self._profile:
-            self._take_changes(at, record, [*self._profile.changes(value)])
+            try:
+                self._take_changes(at, record, [*self._profile.changes(value)])
+            except RefusedRecordError as refused:
+                raise self._profile.explain(refused) from refused
             return
         deletes, value = self._ops.read(value) if self._ops else (False, value)
         value = self._add_folders(at.place.name, value)

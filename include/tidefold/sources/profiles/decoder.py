@@ -53,6 +53,12 @@ class ProfileDecoder:
         """Returns the changes of a record. Raises RefusedRecordError."""
         return [change for one in self._split(value) if (change := self._attempt(self._change, one))]
 
+    def explain(self, refused: RefusedRecordError) -> RefusedRecordError:
+        """Returns the refusal of a change; of one without its order, with what the tool needs for it."""
+        if refused.reason == "ORDER_MISSING":
+            refused.detail = f"{refused.detail} {self._profile.unplaced}".rstrip()
+        return refused
+
     def tables(self, value: Raw) -> list[str]:
         """Returns the tables that a record names. Raises RefusedRecordError."""
         return [self._attempt(self._name, one) for one in self._split(value)]

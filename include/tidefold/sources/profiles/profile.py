@@ -35,6 +35,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     old: the path of the row before, or of its key, as far as the record has it.
     lacks: what it cannot say, and how it can; `init` prints it.
     unsent: what lets the tool write the row of an upsert that has none.
+    unplaced: which records have no order, and the next step.
     absent: what a field is that a row lacks: `null`; `kept`; `partial`: kept, and each update lacks some; empty: the
         tool writes all.
     table: the paths of the parts of the table's name.
@@ -58,6 +59,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     old: str = ""
     lacks: str = ""
     unsent: str = ""
+    unplaced: str = ""
     absent: Literal["", "null", "kept", "partial"] = ""
     table: tuple[str, ...] = ()
     key: str = ""

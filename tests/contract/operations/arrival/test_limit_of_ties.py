@@ -43,6 +43,34 @@ def test_a_compaction_changes_no_verdict_about_ties(tmp_path: Path) -> None:
         assert [row["v"] for log in logs for row in at.rows(log)] == ["x", "x"]
 
 
+def test_a_delete_that_is_delivered_again_is_no_tie(tmp_path: Path) -> None:
+    """In one run, after the table has forgotten all but the order of the delete, and after a compaction.
+
+    Half of the deletes have values of their row: a delete has none. A row and a delete of one order stay a tie.
+    """
+    columns = "key: [id]\ncolumns: {id: long, v: string, seq: long}\norder: [seq]\nquality: {max_ties: 0}"
+    merges = {"last": "{engine: last}", "history": "{engine: history}"}
+    logs = {name: f"{columns}\nmerge: {merge}" for name, merge in merges.items()}
+    source = "format: csv, op: {column: op}"
+    at = Landing.make(tmp_path / "at", logs, source, top="compaction: {change_sets: 1}\n")
+    head = "op,id,v,seq\n"
+    at.land("1.csv", f"{head}I,1,a,1\nI,2,b,2\n")
+    at.land("2.csv", f"{head}D,1,,3\nU,2,c,4\n")
+    at.land("3.csv", f"{head}D,1,a,3\nU,2,c,4\nI,3,d,5\n")
+    at.run()
+    at.land("4.csv", f"{head}D,1,,3\nI,4,d,6\n")
+    at.run()
+    at.land("5.csv", f"{head}D,1,a,3\nD,4,,7\n")
+    at.call("step", "ingest")
+    at.land("6.csv", f"{head}D,4,d,7\n")
+    at.call("step", "ingest")
+    at.call("retain", "compact", "last")
+    at.run()
+    assert [{row["id"] for row in at.rows("last")}] == [{2, 3}]
+    at.land("7.csv", f"{head}I,1,z,3\n")
+    assert at.run(code=3).output.count("allowed 0") == 2
+
+
 def test_validate_warns_of_orders_that_often_tie(tmp_path: Path) -> None:
     logs = {
         "day": DAILY,

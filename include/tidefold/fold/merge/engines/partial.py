@@ -209,7 +209,7 @@ def _select_versions(shape: TableSpec) -> str:
     line += " ORDER BY _place DESC, _op"
     tie = "false"
     if not shape.source_ordered:
-        content = hash_values(shape, "_op")
+        content = f"CASE _op WHEN {DELETE} THEN hash(_op) ELSE {hash_values(shape, '_op')} END"
         every = f"OVER ({line} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
         tie = f"min({content}) {every} <> max({content}) {every}"
     return f"SELECT *, {tie} AS {TIE} FROM ({_select_all(shape)}) QUALIFY row_number() OVER ({line}) = 1"
