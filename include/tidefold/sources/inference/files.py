@@ -126,6 +126,7 @@ def _propose_folder(
             options,
             notes=tuple(notes),
             questions=questions,
+            names=[file.name for file in files],
             parts=parts,
             folder_columns=folder_columns,
             marker=layout.find_marker(files),

@@ -206,6 +206,7 @@ def _propose_lines(
         "", str(folder), str(folder), "json", (), lines,
         f"Files of {folder}, {count_noun(len(lines), 'record')} of {named}.",
         {**patterns_of(files, Json.endings), "record": "value", **({"record_path": path} if path else {})},
+        names=[file.name for file in files],
         notes=tuple(notes), parts={file.name: sample_files([file], read_objects) for file in seen if not notes},
     )  # fmt: skip
     feeds = [_fill_feed(base, files, log, told) for log, told in _name_logs(samples, name, taken)]

@@ -10,9 +10,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from tidefold.domain.table.types import parse_type
+from tidefold.sources.inference.file_order import FileOrder
 from tidefold.sources.inference.operations import Data, OpCandidate, Parts, text_of
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
-from tidefold.sources.landing.name_times import find_time, is_unclear
 
 _KEY_NAMES = re.compile(r"key|uuid|guid|pk|code|sku|isin|email|number|no|nr", re.IGNORECASE)
 _ORDER_NAMES = re.compile(
@@ -46,11 +46,6 @@ _LONG_TEXT, _SEVERAL = 64, 2
 _SOME, _MOST = 0.1, 0.8
 # A column with at most this share of ties orders rows; the file decides between these.
 _FEW = 0.5
-# What may be a date in a name, with the day first, without a century, or as a week or a number of seconds.
-_DATE_LIKE = re.compile(
-    r"(?<!\d)(\d\d?[-_. ]\d\d?[-_. ](\d{4}|\d\d)|\d{4}(19|20)\d\d|\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])|"
-    r"(0[1-9]|[12]\d|3[01])(0[1-9]|1[0-2])\d\d|(?<![^\W_])(19|20)\d\d|1[5-9]\d{8}(\d{3})?)(?!\d)"
-)
 
 
 def describes_row(name: str) -> bool:
@@ -260,17 +255,16 @@ def key_question(
     return ProposalQuestion("key", text, tuple(", ".join(key) for key in keys), sure and not rivals, because)
 
 
-def add_files(columns: Sequence[ProposedColumn], orders: Mapping[str, float]) -> list[str]:
+def add_files(columns: Sequence[ProposedColumn], orders: Mapping[str, float], files: FileOrder) -> list[str]:
     """Returns the orders, the likeliest first, for rows whose files have an order: by name or arrival.
 
     A date alone does not say which of two rows is the newer; one that does not name a change says nothing of it.
     """
     scores = {c.name: (order_score(c), c.type) for c in columns}
-    if "file" in scores:
-        return [*orders]
     dated = {name for name in orders if scores[name][1] == "date"}
     kept = [name for name in orders if name not in dated or scores[name][0] >= 2]
-    return [*(f"{name}, file" if name in dated or orders[name] else name for name in kept), "file"]
+    own = [f"{name}, file" if files.is_told and (name in dated or orders[name]) else name for name in kept]
+    return [*own, *(name for name in files.rising if name not in kept), *([] if files.misfit else ["file"])]
 
 
 def order_question(
@@ -278,13 +272,13 @@ def order_question(
     orders: Sequence[str],
     ties: Mapping[str, float],
     rows: Data,
-    names: Sequence[str],
+    files: FileOrder | None,
     is_alone: bool,
 ) -> ProposalQuestion:
     """Asks which column orders two rows of a key.
 
     ties: see `find_orders`.
-    names: of the files.
+    files: None: these order nothing.
     is_alone: one day does not show whether each has all rows.
     """
     text = "which column says of two rows of a key which one is the newer?"
@@ -301,11 +295,12 @@ def order_question(
         text += f" `{unread.name}` says it, but as text, which orders nothing: {example}. Land it as a whole number of "
         text += "at most 18 digits, or as a time of ISO 8601 with at most 6 digits behind the second."
         return ProposalQuestion("order", text, tuple(orders))
+    own = [name for name in orders if name.removesuffix(", file") in ties]
+    if files and not own:
+        return files.ask(text, orders, is_alone=is_alone)
     if not orders:
         text += " No such column was found: land one, as the time of the change or of the export"
         return ProposalQuestion("order", text)
-    if orders[0] == "file":
-        return _file_question(text, names, is_alone)
     first = orders[0].removesuffix(", file")
     because = f"rows with the same key and the same {orders[0]} have the same content"
     if ties[first]:
@@ -324,19 +319,3 @@ def _is_unread(column: ProposedColumn, rows: Data) -> bool:
     is_text = column.type == "string" or bool(column.type and column.type.startswith("decimal"))
     is_own = bool(_OWN_ORDER.fullmatch(column.name))
     return is_text and bool(texts) and (is_own or all(_POSITION.fullmatch(str(one)) for one in texts))
-
-
-def _file_question(text: str, names: Sequence[str], is_alone: bool) -> ProposalQuestion:
-    if is_alone:
-        text += " If each file has all rows of the table, answer `extract: full`: below `source`, without `order`."
-    unread = [name for name in names if find_time(name) is None]
-    is_odd = bool(unread) and (len(unread) < len(names) or all(map(_DATE_LIKE.search, unread)))
-    is_odd = is_odd or any(map(is_unclear, unread))
-    if is_odd:
-        text += (
-            f" No time can be read for sure from the name `{unread[0]}`. Land files under names such as "
-            "`orders-2026-01-31.csv`: a run takes files whose names all have a time, or none."
-        )
-    how = "the time in its name" if names and not unread else "arrival"
-    because = f"no column says when a row changed, so the later file counts: by {how}"
-    return ProposalQuestion("order", text, ("file",), not (is_alone or is_odd), because)

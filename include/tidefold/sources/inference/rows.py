@@ -11,6 +11,7 @@ from tidefold.domain.table.table_spec import VERSION
 from tidefold.sources.extract.source import find_date
 from tidefold.sources.inference import roles
 from tidefold.sources.inference.columns import is_placeholder, name_column
+from tidefold.sources.inference.file_order import FileOrder, read_file_order
 from tidefold.sources.inference.operations import Data, OpCandidate, find_lacks, find_ops, op_question
 from tidefold.sources.inference.profiled import OPERATION, ProfiledSample
 from tidefold.sources.inference.proposal import COLUMNS, ProposalQuestion, ProposedColumn, ProposedLog
@@ -42,7 +43,8 @@ class SampledFeed:
     has_headers: whether records have headers, which may name the former key.
     notes, questions: what is already open.
     row_field: the field of a record that contains the row, if the record itself is not the row.
-    parts: the rows by the name of their file.
+    names: of all its files.
+    parts: the rows by the name of their file, of those that were sampled.
     folder_columns: columns whose values are in the names of folders.
     marker: the file that marks an extract as complete; empty: there is none.
     refused: how many of its rows a run would refuse.
@@ -63,6 +65,7 @@ class SampledFeed:
     notes: tuple[str, ...] = ()
     questions: tuple[ProposalQuestion, ...] = ()
     row_field: str = ""
+    names: Sequence[str] = ()
     parts: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     folder_columns: tuple[ProposedColumn, ...] = ()
     marker: str = ""
@@ -121,6 +124,7 @@ class _Candidates:
     parts: the rows of each file.
     once: samples that have each row once.
     ties: the columns that may order rows, each with the share of its ties.
+    files: by what its files may order rows; None: they do not.
     """
 
     feed: SampledFeed
@@ -133,6 +137,7 @@ class _Candidates:
     extract: ProposalQuestion | None
     ties: Mapping[str, float]
     orders: Sequence[str]
+    files: FileOrder | None
 
     @property
     def op(self) -> OpCandidate | None:
@@ -182,8 +187,22 @@ def _choose(feed: SampledFeed) -> _Candidates:
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
     ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key)
-    orders = roles.add_files(columns, ties) if feed.format in _BY_FILE and not feed.ordered else [*ties]
-    return _Candidates(feed, ops, columns, lacks, parts, once, keys, extract, ties, orders)
+    files = _read_files(feed, columns, keys)
+    orders = roles.add_files(columns, ties, files) if files else [*ties]
+    # What counts the changes differs in all rows, too.
+    keys = sorted(keys, key=lambda key: files is not None and key[0] in files.rising)
+    return _Candidates(feed, ops, columns, lacks, parts, once, keys, extract, ties, orders, files)
+
+
+def _read_files(
+    feed: SampledFeed, columns: Sequence[ProposedColumn], keys: Sequence[tuple[str, ...]]
+) -> FileOrder | None:
+    """Returns by what the files may order the rows; None: not at all, or a column has the name `file`."""
+    if feed.ordered or feed.format not in _BY_FILE or any(c.name == "file" for c in columns):
+        return None
+    parts = {name.removeprefix(f"{feed.path}/"): part for name, part in feed.parts.items()}
+    names = [name.removeprefix(f"{feed.path}/") for name in feed.names]
+    return read_file_order(names or [*parts], parts, columns, keys)
 
 
 def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
@@ -198,9 +217,8 @@ def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
         *([best.extract] if best.extract else []),
     )
     if not feed.ordered and not best.is_empty and not best.appends:
-        names = [name.removeprefix(f"{feed.path}/") for name in feed.parts]
         is_alone = best.op is None and _is_one_day(feed)
-        yield roles.order_question(best.columns, best.orders, best.ties, feed.rows, names, is_alone)
+        yield roles.order_question(best.columns, best.orders, best.ties, feed.rows, best.files, is_alone)
 
 
 def _find_extracts(

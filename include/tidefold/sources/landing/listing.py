@@ -18,7 +18,7 @@ from tidefold.errors import InvalidInputError
 from tidefold.sources.feed import Feed
 from tidefold.sources.landing.folders import LINES, LandedName, Place, folder_at, name_at
 from tidefold.sources.landing.landing_place import ListedFile, Stamp
-from tidefold.sources.landing.name_times import find_time, is_unclear, natural_order
+from tidefold.sources.landing.name_times import find_time, is_unclear, natural_order, split_names
 from tidefold.sources.landing.problems import (
     FileProblem,
     report_changed,
@@ -281,16 +281,13 @@ def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listi
     )
     if not state.shape.orders_by_file:
         return Listing(files, problems)
-    new = [file for file in files if file.name not in taken]
+    new = [file.name for file in files if file.name not in taken]
     # Versions of a history need a time.
     needs_time = state.shape.merge.engine is Engine.HISTORY and not state.shape.column_order
-    unclear = {file.name for file in new if is_unclear(file.name)}
-    is_dated = needs_time or next((file.time is not None for file in new if file.name not in unclear), False)
+    known = state.names is NameReading.DATED if state.names else needs_time or None
+    is_dated, other = split_names(new, feed.options.get("time_zone"), dated=known)
     reading = state.names or (NameReading.DATED if is_dated else NameReading.ANY)
-    other = unclear | {file.name for file in new if (file.time is not None) != (reading is NameReading.DATED)}
-    misfits = tuple(
-        report_file_time(name, dated=reading is NameReading.DATED, is_unclear=name in unclear) for name in sorted(other)
-    )
+    misfits = tuple(report_file_time(name, dated=is_dated, is_unclear=is_unclear(name)) for name in sorted(other))
     return Listing(tuple(replace(f, names=reading) for f in files if f.name not in other), (*problems, *misfits))
 
 

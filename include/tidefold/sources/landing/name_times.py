@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -44,6 +45,18 @@ def find_time(path: str, zone: str | None = None) -> int | None:
 def is_unclear(path: str) -> bool:
     """Whether digits follow the date in a name that could put files in order, but do not say how."""
     return _read(path, None) == _UNCLEAR
+
+
+def split_names(names: Collection[str], zone: str | None = None, *, dated: bool | None = None) -> tuple[bool, set[str]]:
+    """Returns whether names have a time, and those that do not fit: of the other kind, or unclear.
+
+    dated: whether they have one; None: the first clear name decides.
+    """
+    times = {name: find_time(name, zone) for name in names}
+    unclear = {name for name in times if is_unclear(name)}
+    if dated is None:
+        dated = next((time is not None for name, time in times.items() if name not in unclear), False)
+    return dated, unclear | {name for name, time in times.items() if (time is not None) != dated}
 
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
