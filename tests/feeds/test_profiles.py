@@ -140,7 +140,7 @@ CANAL |= {"isDdl": False, "pkNames": ["id"], "ts": 1793530800000, "id": 1}
 @pytest.mark.parametrize(
     ("first", "then", "config", "why"),
     [
-        (MONGO, {"operationType": "update", "fullDocument": None}, {}, 'fullDocument: \\"updateLookup'),
+        (MONGO, {"operationType": "update", "fullDocument": None}, {}, "deleted before it was looked up"),
         (OGG, {"op_type": "U", "before": {"id": 1}, "after": {"id": 9, "big": 2}}, {"merge": "partial"}, "old key"),
         (OGG, {"op_type": "T", "after": None}, {"merge": "partial"}, "CLEAR_UNORDERED"),
         (CANAL, {"type": "TRUNCATE", "data": None}, {"order": ["canal_ts", "file"]}, "CLEAR_UNORDERED"),

@@ -15,13 +15,15 @@ import msgspec
 from tidefold.changelog.schema import CLEAR, DELETE
 from tidefold.sources.inference.operations import OpCandidate, find_ops
 from tidefold.sources.profiles.decoder import ProfileDecoder
-from tidefold.sources.profiles.profile import Profile, find_path, recognise
+from tidefold.sources.profiles.profile import Profile, find_path, is_strange, recognise
 from tidefold.sources.records.errors import RefusedRecordError
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 Profiles = Mapping[str, Profile]
 # The name under which sampled rows have their operation. No column has it.
 _OP = ""
+# So much of a strange record is shown.
+_SHOWN = 100
 OPERATION = OpCandidate(_OP, ("upsert",), ("delete",), sure=True)
 
 
@@ -32,6 +34,7 @@ class ProfiledSample:
     table: the one whose records count; empty: the tool names none.
     key: as the records show it.
     notes: what a person must decide first.
+    remarks: what else a run would refuse.
     """
 
     name: str
@@ -40,6 +43,7 @@ class ProfiledSample:
     rows: Sequence[dict[str, Any]]
     key: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def options(self) -> dict[str, str]:
@@ -69,13 +73,26 @@ def sample_profiles(records: Sequence[Mapping[str, Any]], profiles: Profiles) ->
 def _sample(name: str, profile: Profile, table: str, records: Sequence[Mapping[str, Any]]) -> ProfiledSample:
     key = _find_key(profile, table, records)
     rows, refusals = _read(profile, table, records, key)
-    notes = []
-    if refusals:
-        notes.append(f"{len(refusals):,} of {len(records):,} sampled records would be refused: {refusals[0].detail}")
+    whole = {find_path(one, profile.op) for one in records if any(find_path(one, path) for path in profile.row)}
+
+    def is_usual(record: Mapping[str, Any], why: str) -> bool:
+        """Whether the tool writes such a record now and then. Its operation has rows elsewhere."""
+        return bool(profile.null_row) and why.endswith(profile.null_row) and find_path(record, profile.op) in whole
+
+    blocking = [why for record, why in refusals if not is_usual(record, why)]
+    usual = [why for record, why in refusals if is_usual(record, why)]
+    of_all = f"of {len(records):,} sampled records"
+    notes = [f"{len(blocking):,} {of_all} would be refused: {blocking[0]}"] if blocking else []
+    remarks = [f"{len(usual):,} {of_all} would be refused: {usual[0]}"] if usual else []
+    if strange := [record for record in records if is_strange(profile, record)]:
+        shown = _encode(strange[0]).decode()[:_SHOWN]
+        remarks.append(
+            f"{len(strange):,} {of_all} would be refused, or left out: {profile.title} writes none as {shown}"
+        )
     own = [] if profile.op or profile.deleted or not rows else find_ops([*filter(None, rows[0])], rows)
     if own and own[0].sure:
         notes.append(f"its rows have an operation of their own, which no log reads: `{own[0].column}`. Land rows alone")
-    sample = ProfiledSample(name, profile, table, rows, key, tuple(notes))
+    sample = ProfiledSample(name, profile, table, rows, key, tuple(notes), tuple(remarks))
     seen = {name for name in profile.fields if any(row.get(name) is not None for row in rows)}
     unused = {*profile.fields} - ({*sample.order} or seen)
     return replace(sample, rows=[{name: row[name] for name in row if name not in unused} for row in rows])
@@ -93,15 +110,16 @@ def _name_tables(profile: Profile, records: Sequence[Mapping[str, Any]]) -> list
 
 def _read(
     profile: Profile, table: str, records: Sequence[Mapping[str, Any]], key: Sequence[str] = ()
-) -> tuple[list[dict[str, Any]], list[RefusedRecordError]]:
+) -> tuple[list[dict[str, Any]], list[tuple[Mapping[str, Any], str]]]:
+    """Returns the rows, and the records that a run would refuse, each with the reason."""
     rows: list[dict[str, Any]] = []
-    refusals: list[RefusedRecordError] = []
+    refusals: list[tuple[Mapping[str, Any], str]] = []
     decoder = ProfileDecoder(profile, list(profile.fields), key, table or None)
-    for record in records:
+    for record in (one for one in records if not is_strange(profile, one)):
         try:
             changes = [*decoder.changes(msgspec.Raw(_encode(record)))]
         except RefusedRecordError as refused:
-            refusals.append(refused)
+            refusals.append((record, refused.detail))
             continue
         for change in changes:
             if change.op != CLEAR:

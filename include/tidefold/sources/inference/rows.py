@@ -331,9 +331,11 @@ def _explain_refused(feed: SampledFeed, op: OpCandidate | None) -> tuple[str, ..
 
 
 def _explain_lacks(feed: SampledFeed) -> tuple[str, ...]:
-    """Returns what the tool of a profile cannot say."""
-    told = feed.profiled.profile if feed.profiled else None
-    return (f"{told.title}: {told.lacks}",) if told and told.lacks else ()
+    """Returns what the tool of a profile cannot say, and what of its records would be refused."""
+    if feed.profiled is None:
+        return ()
+    told = feed.profiled.profile
+    return (*([f"{told.title}: {told.lacks}"] if told.lacks else []), *feed.profiled.remarks)
 
 
 def _split_order(order: str, named: Mapping[str, ProposedColumn]) -> tuple[str, ...]:

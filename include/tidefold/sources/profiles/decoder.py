@@ -102,7 +102,9 @@ class ProfileDecoder:
                 row = raw(dict(zip(self._names, _values(row), strict=False)))
         if row is None:
             what = f"The record has no {' or '.join(profile.gone if op == DELETE else profile.row)}."
-            raise RefusedRecordError("AFTER_MISSING", f"{what} {profile.unsent}".rstrip())
+            is_null = op == UPSERT and profile.null_row and any(path in record for path in profile.row)
+            why = profile.null_row if is_null else profile.unsent
+            raise RefusedRecordError("AFTER_MISSING", f"{what} {why}".rstrip())
         if profile.deleted:
             mark = profile.deleted.rpartition(".")[2]
             row = raw({name: value for name, value in _fields(row).items() if name != mark})

@@ -18,6 +18,8 @@ from tidefold.typed_json import convert_value
 ENDING = ".toml"
 # The folder beside the configuration in which `init` looks for them.
 OWN = "profiles"
+# One of so many records may be strange.
+_FEW = 4
 
 
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,6 +38,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lacks: what it cannot say, and how it can; `init` prints it.
     unsent: what lets the tool write the row of an upsert that has none.
     unplaced: which records have no order, and the next step.
+    null_row: what it means that such a row is there, as null, though others are not.
     absent: what a field is that a row lacks: `null`; `kept`; `partial`: kept, and each update lacks some; empty: the
         tool writes all.
     table: the paths of the parts of the table's name.
@@ -60,6 +63,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lacks: str = ""
     unsent: str = ""
     unplaced: str = ""
+    null_row: str = ""
     absent: Literal["", "null", "kept", "partial"] = ""
     table: tuple[str, ...] = ()
     key: str = ""
@@ -115,13 +119,23 @@ def list_profiles(folder: Path) -> Mapping[str, Profile]:
 
 
 def recognise(records: Sequence[Mapping[str, Any]], profiles: Mapping[str, Profile]) -> str:
-    """Returns the name of the profile that sampled records have; empty: none."""
+    """Returns the name of the profile that most of the sampled records have; empty: none."""
+    strange = {
+        name: sum(is_strange(profile, one) for one in records)
+        for name, profile in profiles.items()
+        if any(_is_change(profile, one) for one in records)
+    }
+    best = min(strange, key=lambda name: strange[name], default="")
+    return best if best and strange[best] * _FEW <= len(records) else ""
 
-    def fits(profile: Profile) -> bool:
-        others = [one for one in records if not all(_has_path(one, path) for path in profile.has)]
-        return len(others) < len(records) and all(_is_control(profile, one) for one in others)
 
-    return next((name for name, profile in profiles.items() if fits(profile)), "")
+def is_strange(profile: Profile, record: Mapping[str, Any]) -> bool:
+    """Returns whether a record is neither a change of the tool nor a line beside them."""
+    return not (_is_change(profile, record) or _is_control(profile, record))
+
+
+def _is_change(profile: Profile, record: Mapping[str, Any]) -> bool:
+    return all(_has_path(record, path) for path in profile.has)
 
 
 def _has_path(record: Mapping[str, Any], path: str) -> bool:
