@@ -10,9 +10,13 @@ from tidefold.config.addresses import check_all, check_sets
 from tidefold.config.models.file import Config
 from tidefold.config.models.log import LogConfig
 from tidefold.config.validation import check_log
+from tidefold.domain.wording import count_noun
 from tidefold.errors import NotFoundError
 from tidefold.yaml_files.document import ConfigProblem, YamlDocument, YamlPath, config_error, parse_document, read_text
 from tidefold.yaml_files.messages import find_problems
+
+# How `tidefold init` begins a question.
+_ASKED = "## QUESTION "
 
 
 def load_config(path: Path) -> Config:
@@ -60,6 +64,10 @@ def read_document(path: Path) -> YamlDocument:
         raise config_error(
             path, [ConfigProblem("CONFIG_NOT_A_MAPPING", 1, "", "must consist of `key: value` lines.", hint)]
         )
+    if not document.data.get("logs") and (asked := text.count(_ASKED)):
+        message = f"has no log yet: answer the {count_noun(asked, 'QUESTION line')} of the file first."
+        hint = "Then remove the `# ` before the lines of the log."
+        raise config_error(path, [ConfigProblem("CONFIG_EMPTY_VALUE", document.line(("logs",)), "logs", message, hint)])
     return document
 
 

@@ -371,6 +371,12 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
     ("old", "new", "hint"),
     [
         ("local:", "lokal:", "Did you mean `local`?"),
+        ("max_row_drop", "max_words", "Remove it. docs/reference/quality.md explains every key."),
+        (
+            "    key: [tid]",
+            "    colour: red\n    key: [tid]",
+            "Remove it. docs/reference/config.md explains every key.",
+        ),
         ("max_row_drop", "max_rows_drop", "Did you mean `max_row_drop`?"),
         ("aid: long", "aid: lng", "Did you mean `long`?"),
         ("connector: postgresql\n", "connector: postgres\n", "Did you mean `postgresql`?"),
@@ -388,6 +394,14 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
 )
 def test_a_mistake_comes_with_what_to_do(old: str, new: str, hint: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, GOOD.replace(old, new, 1)).hint == hint
+
+
+def test_a_file_whose_logs_wait_for_answers_says_so(tmp_path: Path) -> None:
+    """Each command said only that there is no log, also right after `tidefold init`."""
+    head = GOOD[: GOOD.index("logs:")]
+    error = refusal(tmp_path, f"{head}logs:\n\n  ## QUESTION key: which?\n  ## QUESTION op: which?\n  # a:\n")
+    assert (error.code, [p.key for p in error.problems]) == ("CONFIG_EMPTY_VALUE", ["logs"])
+    assert "has no log yet: answer the 2 QUESTION lines of the file first." in error.message
 
 
 def test_an_unknown_key_says_what_is_allowed(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from support.effort import choose
 from tidefold.quality.report.result import CheckResult
-from tidefold.quality.run.run_checks import DriftInputs, judge_numbers
+from tidefold.quality.run.run_checks import DriftInputs, judge_count, judge_numbers
 from tidefold.quality.run.statistics import STEPS, ColumnStatistics, RowStatistics, find_wanted_columns, shift
-from tidefold.quality.suite.check import DISTRIBUTION, FRESHNESS, SUM_DRIFT, Check
+from tidefold.quality.suite.check import COUNTED, DISTRIBUTION, FRESHNESS, SUM_DRIFT, Check
 
 AS_OF = "2026-03-01T00:00:00+00:00"
 
@@ -151,3 +151,12 @@ def test_stored_numbers_answer_only_what_they_hold() -> None:
     assert not RowStatistics(1, (plain, shaped)).answers(wanted, {**types, "c": "int"})
     # A column that the base never had is asked of nobody.
     assert RowStatistics(1, (plain,)).answers(wanted, {"c": "long"})
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 key has"), (2, "2 keys have")])
+def test_a_count_of_keys_agrees_with_its_verb(count: int, said: str) -> None:
+    for name in ("ties", "left_out"):
+        found = judge_count(Check(name, COUNTED, {name: count, f"max_{name}": 0}))
+        assert not found.passed
+        assert found.detail.startswith(said)
+        assert "`file`" not in found.detail

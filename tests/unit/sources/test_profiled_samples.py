@@ -58,3 +58,30 @@ def test_a_document_that_was_deleted_before_its_lookup_is_no_question(tmp_path: 
     (tmp_path / "c").mkdir()
     [log] = sample(tmp_path / "c", mongodb("insert", 1, **whole), mongodb("update", 2, **whole), mongodb("update", 3))
     assert 'fullDocument: "updateLookup"' in "".join(log.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "has_place"), [("o/o-1.jsonl", False), ("o/o+0+0000000000.json", False), ("o/o+0+0000000000.json", True)]
+)
+def test_records_that_are_texts_of_json_are_named_with_the_converter(
+    tmp_path: Path, name: str, has_place: bool
+) -> None:
+    values = [json.dumps({"id": number}) for number in range(3)]
+    records = [{"topic": "o", "partition": 0, "offset": n, "value": v} for n, v in enumerate(values)]
+    (tmp_path / "o").mkdir()
+    (tmp_path / name).write_text("".join(f"{json.dumps(one)}\n" for one in (records if has_place else values)))
+    [log] = propose(tmp_path)
+    assert not log.usable
+    assert "value.converter=org.apache.kafka.connect.storage.StringConverter" in log.notes[0]
+    assert "record_path" not in dict(log.options)
+
+
+def test_the_schemas_of_ticdc_are_no_log(tmp_path: Path) -> None:
+    for name, text in {
+        "hr/staff/2026-11-20/CDC0001.csv": "op,id,name\nI,1,a\nI,2,b\n",
+        "hr/staff/meta/schema_433_0123.json": '{"Table": "staff", "TableVersion": 433, "TableColumns": []}',
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    [log] = propose(tmp_path)
+    assert (log.id, dict(log.options)["leave_out"]) == ("staff", ["*meta/schema_*.json", "*.index"])

@@ -192,11 +192,7 @@ def _spell_boolean(value: Any) -> Any:
 
 def _require_log(value: Any) -> Any:
     if not value:
-        hint = (
-            "If `tidefold init` wrote the file: answer each QUESTION in it, and remove the `# ` before the lines of "
-            "the log."
-        )
-        raise mistake("CONFIG_EMPTY_VALUE", "has no log.", hint)
+        raise mistake("CONFIG_EMPTY_VALUE", "has no log.", "`tidefold init DIR` writes one from landed files.")
     return value
 
 

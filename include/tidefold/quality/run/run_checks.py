@@ -40,8 +40,11 @@ from tidefold.quality.suite.check import (
 
 # What some keys have, and the next step.
 _COUNTS = {
-    "ties": ("have different changes of one order: the later arrival counts", "Add a column or `file` to `order`"),
-    "left_out": ("have no row: a value was not sent, and no earlier row has it", "`tidefold status` names them"),
+    "ties": (
+        "different changes of one order: the later arrival counts",
+        "Add a column that tells them apart to `order`",
+    ),
+    "left_out": ("no row: a value was not sent, and no earlier row has it", "`tidefold status` names them"),
 }
 
 
@@ -98,7 +101,7 @@ def judge_count(check: Check) -> CheckResult:
     """Returns the result of a check that counts keys. Without a limit ties pass, and keys without a row do not."""
     name = next(name for name in _COUNTS if name in check.kwargs)
     count, most, (what, hint) = check.kwargs[name], check.kwargs[f"max_{name}"], _COUNTS[name]
-    observed, is_limited = f"{count:,} keys {what}", most is not None
+    observed, is_limited = f"{count_noun(count, 'key')} {'has' if count == 1 else 'have'} {what}", most is not None
     passed = count <= most if is_limited else name == "ties"
     limit = f", allowed {most:,} (`quality.max_{name}`)" if is_limited else ""
     detail = "" if passed else f"{observed}{limit}. {hint}"

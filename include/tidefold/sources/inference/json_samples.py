@@ -24,6 +24,10 @@ _PAGING = re.compile(
     r"_|(page|next|prev|count|total|cursor|has_?more|offset|limit|size|links?|meta|status|success)", re.I
 )
 _DOCUMENT = 64 << 20
+_TEXTS = (
+    "its records are texts that hold JSON: a JsonConverter wrote texts as JSON once more. For such a source, as "
+    "MongoDB's connector, set `value.converter=org.apache.kafka.connect.storage.StringConverter`. Land them again"
+)
 
 
 def find_record_path(files: Sequence[LandedFile]) -> str | None:
@@ -33,8 +37,8 @@ def find_record_path(files: Sequence[LandedFile]) -> str | None:
 
 
 def _find_path(data: bytes) -> str | None:
-    if data.startswith(b"["):
-        return "."
+    if data.startswith((b"[", b'"')):
+        return "." if data.startswith(b"[") else None
     first, _, more = data.partition(b"\n")
     is_line = is_object(first)
     try:
@@ -86,6 +90,22 @@ def objects_of(file: LandedFile, parse_float: Callable[[str], Any] = float) -> I
             continue
         if isinstance(value, dict):
             yield value
+
+
+def explain_texts(files: Sequence[LandedFile]) -> str:
+    """Returns what to do with records that are JSON within a text of JSON; empty: they are not."""
+    lines = [line for file in choose_sample(files)[:1] for line in islice(raw_lines(file), 1)]
+    is_text = any(isinstance(_value_of(line), str) and is_object(_value_of(line).encode()) for line in lines)
+    return _TEXTS if is_text else ""
+
+
+def _value_of(line: bytes) -> Any:
+    """Returns the value of a record that a sink wrote alone, or with its place in Kafka."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value.get("value") if isinstance(value, dict) and "offset" in value else value
 
 
 def raw_lines(file: LandedFile) -> Iterator[bytes]:

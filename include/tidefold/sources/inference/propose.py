@@ -29,7 +29,14 @@ from tidefold.sources.inference.files import (
     propose_tables,
     sample_records,
 )
-from tidefold.sources.inference.json_samples import find_record_path, objects_of, raw_lines, read_objects, sample_files
+from tidefold.sources.inference.json_samples import (
+    explain_texts,
+    find_record_path,
+    objects_of,
+    raw_lines,
+    read_objects,
+    sample_files,
+)
 from tidefold.sources.inference.operations import OpCandidate, find_ops, text_of
 from tidefold.sources.inference.profiled import ProfiledSample, Profiles, sample_profiles
 from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog, log_ids
@@ -46,6 +53,8 @@ _FEW = 3
 # Names that a Kafka sink may have given. Other programs use names with a dash too.
 _DATED = re.compile(r"(19|20)\d\d-[01]\d-[0-3]\d\.[^/]*$")
 _NAMED = re.compile(r"(?:(?P<plus>[\w.-]+)\+\d+\+\d+|(?P<dash>[\w.-]+)-\d+-\d+)\.(jsonl?(\.gz)?|gz)", re.ASCII)
+# TiCDC's schemas of tables.
+_SCHEMA = re.compile(r"(.*/)?meta/schema_\d+_\d+\.json")
 _WRAPPERS = ("_source", "record", "payload")
 Topics = dict[str, list[LandedFile]]
 
@@ -67,14 +76,18 @@ def propose(
     tables = list(kinds)
     unnamed = find_unnamed(directory, tables)
     skipped = {file.name for topic in left_out for file in topic.files}
-    topics, folders = _group_files(directory, tables, unnamed.objects, skipped)
+    files = [*list_any(directory, Json.endings)[0], *unnamed.objects]
+    schemas = [file.name for file in files if _SCHEMA.fullmatch(file.name)]
+    topics, folders = _group_files(files, tables, {*skipped, *schemas})
     homes = {topic: layout.landing_folder(members) for topic, members in topics.items()}
     proposals: list[ProposedLog] = []
     for topic, members in topics.items():
         shared = [t for t, folder in homes.items() if t != topic and folder.is_relative_to(homes[topic])]
         notes = [f"its folder also holds {', '.join(shared)}: give each topic a folder of its own"] if shared else []
+        texts = explain_texts(members)
+        notes += [texts] if texts else []
         taken = [p.id for p in proposals]
-        if _is_plain(sample := _sample(members)):
+        if _is_plain(sample := _sample(members)) or texts:
             proposed = _propose_kafka_rows(taken, topic, homes[topic], notes, members, profiles)
         else:
             proposed = [propose_envelopes(log_ids([topic], taken)[0], topic, homes[topic], notes, sample)]
@@ -92,7 +105,15 @@ def propose(
     others |= {file for topic in left_out for file in topic.files}
     taken = [p.id for p in proposals]
     proposals += propose_files(directory, taken, tables, headers, unnamed=unnamed, others=others)
+    proposals = [_leave_schemas(one, schemas) for one in proposals]
     return [*proposals, *propose_tables(directory, kinds, [p.id for p in proposals])]
+
+
+def _leave_schemas(log: ProposedLog, schemas: Sequence[str]) -> ProposedLog:
+    """Returns the log without what TiCDC writes beside the changes in its folder."""
+    if not any(PurePosixPath(name).is_relative_to(log.path) for name in schemas):
+        return log
+    return replace(log, options=(*log.options, ("leave_out", ["*meta/schema_*.json", "*.index"])))
 
 
 def _read_typed(format_: str, file: LandedFile, count: int) -> list[dict[str, Any]]:
@@ -106,7 +127,7 @@ def _names_option(files: Sequence[LandedFile]) -> tuple[tuple[str, str], ...]:
 
 
 def _group_files(
-    directory: Place, tables: Sequence[PurePosixPath], unnamed: Sequence[LandedFile], skipped: Collection[str]
+    files: Sequence[LandedFile], tables: Sequence[PurePosixPath], skipped: Collection[str]
 ) -> tuple[Topics, dict[PurePosixPath, list[LandedFile]]]:
     """Groups JSON files by topic if a Kafka sink named them, and all others by folder.
 
@@ -114,7 +135,7 @@ def _group_files(
     """
     topics: Topics = {}
     others = []
-    for file in [*list_any(directory, Json.endings)[0], *unnamed]:
+    for file in files:
         if file.name in skipped or any(PurePosixPath(file.name).is_relative_to(table) for table in tables):
             continue
         match = _NAMED.fullmatch(PurePosixPath(file.name).name)
@@ -189,7 +210,9 @@ def _propose_lines(
     lines = sample_files(files, read_objects)
     stems = layout.strange_stems(files)
     notes = [f"its folder holds files of several kinds ({', '.join(stems[:4])}): give each a folder"] if stems else []
-    if not lines:
+    if not lines and (texts := explain_texts(files)):
+        notes.append(texts)
+    elif not lines:
         notes.append("no line is a JSON object: write one object on each line")
     samples = sample_profiles(lines, profiles)
     strange = None if samples else explain_strange_rows(lines, _row_field(lines)[0])
