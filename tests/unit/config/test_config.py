@@ -371,7 +371,6 @@ def test_all_mistakes_are_listed_at_once_in_the_order_of_the_file(tmp_path: Path
     ("old", "new", "hint"),
     [
         ("local:", "lokal:", "Did you mean `local`?"),
-        ("max_row_drop", "max_words", "Remove it. docs/reference/quality.md explains every key."),
         (
             "    key: [tid]",
             "    colour: red\n    key: [tid]",

@@ -211,13 +211,17 @@ class _KeyOrder:
 
 @dataclass(slots=True)
 class ListedKeys:
-    """The number of some keys, and the first of them as JSON."""
+    """The number of some keys, and the first of them as JSON.
+
+    apart: how many have ties between files or partitions, where neither a row nor an offset decides.
+    """
 
     count: int = 0
     listed: tuple[str, ...] = ()
+    apart: int = 0
 
-    def add(self, count: int, listed: Iterable[str]) -> None:
-        self.count += count
+    def add(self, count: int, listed: Iterable[str], apart: int = 0) -> None:
+        self.count, self.apart = self.count + count, self.apart + apart
         self.listed = (*self.listed, *listed)[:LISTED]
 
 
@@ -242,7 +246,7 @@ def group_ties(shape: TableSpec, relation: str, content: str) -> str:
     """
     names = ", ".join([key_list(shape), *order_columns(shape)])
     parted = f"count({content}) > 0 AND max([_partition, _offset])[2] < -1"
-    return f"FROM {relation} GROUP BY {names} HAVING min({content}) <> max({content}) OR ({parted})"
+    return f"FROM {relation} GROUP BY {names} HAVING (min({content}) <> max({content}) OR ({parted}))"
 
 
 def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> ListedKeys:
@@ -267,9 +271,13 @@ def find_ties(connection: duckdb.DuckDBPyConnection, shape: TableSpec) -> Listed
     groups = group_ties(shape, relation, hash_content(shape))
     connection.execute(f"INSERT INTO {TIED} SELECT DISTINCT {key} {groups}")
     [(count,)] = connection.execute(f"SELECT count(*) FROM {TIED}").fetchall()
+    # Within a file the row decides, and within a partition the offset.
+    [(apart,)] = connection.execute(
+        f"SELECT count(*) FROM (SELECT DISTINCT {key} {groups} AND min(_partition) <> max(_partition))"
+    ).fetchall()
     newest = f"max([{order}, _partition, _offset])"
     listed = connection.execute(f"SELECT {key}, {newest} {groups} ORDER BY {key}, {order} LIMIT {LISTED}").fetchall()
-    ties.add(count, (_describe_tie(shape, dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed))
+    ties.add(count, (_describe_tie(shape, dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed), apart)
     return ties
 
 
@@ -282,7 +290,8 @@ def find_tied_versions(connection: duckdb.DuckDBPyConnection, shape: TableSpec) 
     if count:
         query = f"SELECT {key}, _place {rows} ORDER BY {key}, _place"
         listed = connection.execute(f"{query} LIMIT {LISTED}").fetchall()
-        ties.add(count, (_describe_tie(shape, dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed))
+        described = (_describe_tie(shape, dict(zip(shape.key, row, strict=False)), row[-1]) for row in listed)
+        ties.add(count, described, count)
     return ties
 
 
@@ -323,7 +332,7 @@ def _drop_marks(
         else:
             tied = batch.filter(pc.is_valid(batch.column(TIE)))
             pairs = ((row.pop(TIE), row) for row in _first(tied, shape, TIE))
-            ties.add(tied.num_rows, (_describe_tie(shape, key, place) for place, key in pairs))
+            ties.add(tied.num_rows, (_describe_tie(shape, key, place) for place, key in pairs), tied.num_rows)
             rows = rows.filter(batch.column(ALIVE)) if tied.num_rows else rows
         yield rows
 

@@ -107,7 +107,7 @@ class StagedDetails(ReadDetails):
     changes: how many changes were folded; upserts, deletes: how many keys.
     replaced: rows of the base that changed or were deleted; expired: rows that were dropped for their age.
     clears, cleared_rows: how often the table was cleared, and how many rows were there before.
-    ties: keys with different changes of one order.
+    ties: keys with different changes of one order; ties_apart: in different files or partitions.
     parted: those listed of which a delete counts that is half of an update, and the other half landed before it.
     unresolved, unresolved_keys: keys that were left out, because a value was not sent.
     files_carried: files that were taken over unchanged.
@@ -128,6 +128,7 @@ class StagedDetails(ReadDetails):
     clears: int
     cleared_rows: int
     ties: int
+    ties_apart: int
     unresolved: int
     unresolved_keys: Sequence[Mapping[str, Any]]
     files: int
@@ -144,7 +145,7 @@ class StagedDetails(ReadDetails):
 
     @property
     def warning(self) -> str:
-        """Says that files parted updates, or that more than 1 % of the folded keys have ties; else empty."""
+        """Says that files parted updates, or that more than 1 % of the folded keys have ties apart; else empty."""
         if self.parted:
             shown = ", ".join(json.dumps(one) for one in self.parted[:3])
             return (
@@ -152,10 +153,11 @@ class StagedDetails(ReadDetails):
                 f"{shown}. If the source has the row, the two were one update: land the row once more, in a new file."
             )
         keys = self.upserts + self.deletes
-        if self.ties * 100 <= keys:
+        if self.ties_apart * 100 <= keys:
             return ""
-        why = f"{self.ties:,} of {keys:,} folded keys have different changes of one order, and the later arrival counts"
-        return f"{why}. Add a column that tells them apart, or `file`, to `order`, or set `quality.max_ties`."
+        why = f"{self.ties_apart:,} of {keys:,} folded keys have different changes of one order in different files or "
+        why += "partitions, and the later arrival counts"
+        return f"{why}. Add a column that tells them apart to `order`, or set `quality.max_ties`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -152,6 +152,7 @@ def _details(
         clears=manifest.clears,
         cleared_rows=manifest.cleared_rows,
         ties=manifest.ties,
+        ties_apart=sum(r.ties.apart for r in results),
         parted=[one for one in map(json.loads, manifest.tied) if one.pop(PARTED, False)] or None,
         unresolved=manifest.unresolved,
         unresolved_keys=[json.loads(one) for one in manifest.unresolved_keys],
