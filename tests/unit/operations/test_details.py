@@ -61,8 +61,8 @@ SOURCES = ReadSources(
     local=FILES_READ, store=FILES_READ, external=FILES_READ, failed=[FAILED_READ], older={"0-15": None, "16-31": 1}
 )
 NUMBERS = (
-    *("rows", "changes", "upserts", "deletes", "replaced", "expired", "clears", "cleared_rows", "ties", "unresolved"),
-    *("files", "files_carried", "bytes_full", "bytes_written", "bytes_copied", "buckets"),
+    *("rows", "changes", "upserts", "deletes", "replaced", "expired", "clears", "cleared_rows", "ties"),
+    *("ties_apart", "unresolved", "files", "files_carried", "bytes_full", "bytes_written", "bytes_copied", "buckets"),
 )
 STAGED: dict[str, Any] = {"kind": "full", "because": "as asked", "unresolved_keys": [{"key": [1], "columns": ["a"]}]}
 STAGED |= {name: number for number, name in enumerate(NUMBERS)}
