@@ -233,7 +233,7 @@ def can_tie(shape: TableSpec) -> bool:
 def hash_content(shape: TableSpec) -> str:
     """Returns what differs between two changes of one order if they are a tie; null for half of an update.
 
-    Deletes have only a key and an order: what else a source says of the row, and what a sidecar keeps, is no difference.
+    Deletes have only a key and an order: what else a source says of the row, or a sidecar keeps, is no difference.
     """
     content = hash_values(shape, "_op", "_absent::VARCHAR")
     return f"CASE WHEN _offset >= -1 THEN CASE _op WHEN {DELETE} THEN hash(_op) ELSE {content} END END"

@@ -199,7 +199,11 @@ def _blame_run(pipeline: Pipeline, accounted: Accounted) -> LandingProblem:
     number = sum(a.landed.quarantined for a in accounted.arrivals)
     message = f"All {number:,} new records of this run were refused, the first in `{names[0]}`."
     return LandingProblem(
-        names[0], REFUSED, message, advise_on_refused(pipeline, accounted.state), since=accounted.arrivals[0].landed.instant
+        names[0],
+        REFUSED,
+        message,
+        advise_on_refused(pipeline, accounted.state),
+        since=accounted.arrivals[0].landed.instant,
     )
 
 

@@ -142,8 +142,12 @@ def test_bad_rows_begin_again_after_a_mend() -> None:
     """A check that was bad, good, and is bad again named the snapshot, and the file, that somebody had mended."""
 
     def judged(number: int, bad: int | None) -> ValidationResult:
-        made = [] if bad is None else [CheckResult("a", "a", "", "fail", False, True, None, bad, keys=(f"id={number}",))]
-        return ValidationResult("sales", number, "", "", "", True, "", tuple(made), *(1, None, None, 1, 0, 0, 0, 0.0), "")
+        made = (
+            [] if bad is None else [CheckResult("a", "a", "", "fail", False, True, None, bad, keys=(f"id={number}",))]
+        )
+        return ValidationResult(
+            "sales", number, "", "", "", True, "", tuple(made), *(1, None, None, 1, 0, 0, 0, 0.0), ""
+        )
 
     for bads, began in {
         (0, 2, 0, 1, 1): (4, None, "id=4", 3),
@@ -169,5 +173,7 @@ def test_the_row_that_changed_last_is_named_of_two_with_one_value(tmp_path: Path
         done = CliRunner().invoke(app, ["run", "-c", str(tmp_path / "tidefold.yaml")])
         assert done.exit_code == (3 if number else 0), done.output
     words = ["snapshot", "report", "s", "--over-time", "--format", "json", "-c", str(tmp_path / "tidefold.yaml")]
-    checks = {check["name"]: check["first_bad"] for check in json.loads(CliRunner().invoke(app, words).stdout)["checks"]}
+    checks = {
+        check["name"]: check["first_bad"] for check in json.loads(CliRunner().invoke(app, words).stdout)["checks"]
+    }
     assert (checks["mail unique"]["key"], checks["mail unique"]["landed"]) == ("id=60", "bad.csv")
