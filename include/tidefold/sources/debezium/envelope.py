@@ -114,11 +114,8 @@ def follow(
     value = record.value
     op, before, transaction = value.op, None, value.source.transaction
     if value.before is not None or op == "u":
-        before = (
-            None
-            if value.before is None
-            else partial(image_of, line, record.rows, len(log.shape.key), log.decoder.spell)
-        )
+        image = partial(image_of, line, record.rows, len(log.shape.key), log.decoder.spell)
+        before = None if value.before is None else image
         keys.see(op, before)
     if op == "r" or (op == "u" and not keys.is_watching):
         return change

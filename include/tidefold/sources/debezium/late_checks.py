@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -29,6 +28,7 @@ from tidefold.typed_json import make_decoder
 # A transaction with more open keys forgets the oldest, but for a mark; a `before` is compared with so many others.
 _MOST_KEYS, _MOST_IMAGES, _MARKS = 100_000, 16, 1 << 23
 _UNKNOWN: Any = object()
+_UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RefusedRecordError)
 # A `before` with values that cannot be read, as after a change of a type that the log does not know yet.
 UNREADABLE: Any = object()
 # Returns the complete row in the `before` of a record; None: it lacks columns.
@@ -388,7 +388,8 @@ def image_of(line: bytes, rows: Rows, key: int, spell: Callable[[bytes], Rows]) 
     spell: returns the decoder with the names of a line. A delete does not show that its names are not those of `rows`.
     """
     before = images_in(line).before
-    for decoder in (lambda: rows, partial(spell, line)):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError, RefusedRecordError):
-            return decoder().image(before)
+    with suppress(*_UNREAD):
+        return rows.image(before)
+    with suppress(*_UNREAD):
+        return spell(line).image(before)
     return UNREADABLE if sum(value != NULL for value in _values(before).values()) > key else None
