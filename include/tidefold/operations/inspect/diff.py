@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
-from tidefold.domain.table.table_spec import rename_columns
+from tidefold.domain.table.table_spec import Engine, rename_columns
 from tidefold.domain.table.types import column_origins, find_dropped_columns
+from tidefold.errors import RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_from, require_state
 from tidefold.read.plan import ReadPlan, ReadTask
@@ -47,13 +48,14 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
     """Compares the rows of snapshot `before` with snapshot `after`; either may be tail-only.
 
     Snapshots of different schemas are compared by their common columns. Raises NotFoundError if a snapshot is not
-    retained, RefusedError if a value does not fit the newer schema, CorruptError if a file is not as confirmed.
+    retained, RefusedError if a value does not fit the newer schema or the keys differ, CorruptError if a file is not as
+    confirmed.
     """
     state = require_state(pipeline, log)
     plans, left_out = _alike([plan_from(pipeline, state, ReadRequest(snapshot=one)) for one in (before, after)])
     named = {_content(file) for plan in plans for file in plan.files}
     difference = Diff(log, before, after, len(named), left_out=left_out)
-    for key_groups in _ranges(plans):
+    for key_groups in find_ranges(plans):
         tasks = _tasks(pipeline.store, plans, key_groups)
         if any(task.files or task.change_sets for task in tasks):
             _add(pipeline.store, difference, plans, tasks, limit)
@@ -63,6 +65,14 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
 def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
     """Returns both reads with only the common columns, in the newer schema's types; and the other columns."""
     older, newer = sorted(plans, key=lambda plan: plan.schema)
+    keys = [(p.shape.key, p.shape.merge.engine is Engine.HISTORY) for p in (older, newer)]
+    if keys[0] != keys[1]:
+        told = [f"{', '.join(key) or 'no key'}{' and its versions' if versions else ''}" for key, versions in keys]
+        raise RefusedError(
+            "DIFF_KEYS",
+            f"Snapshots of `{newer.log}` have different keys ({told[0]}; later {told[1]}), so no row has a counterpart.",
+            hint=f"`tidefold read {newer.log} --snapshot ID` shows the rows of each.",
+        )
     if older.schema == newer.schema:
         return [*plans], ()
     schemas = max((plan.schemas for plan in plans), key=len)
@@ -116,7 +126,7 @@ def _task(store: Store, plan: ReadPlan, key_groups: KeyGroups) -> ReadTask:
     return ReadTask(key_groups, files, tuple(filled))
 
 
-def _ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:
+def find_ranges(plans: Iterable[ReadPlan]) -> Iterator[KeyGroups]:
     """Yields ranges of key groups that no file or bucket of either side crosses; their buckets may differ in number."""
     spans: list[KeyGroups] = []
     for plan in plans:

@@ -41,6 +41,7 @@ from tidefold.operations.ground.sweep import LEFTOVERS, delete_hidden, plan_chan
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.publish.publish_set import require_alone
 from tidefold.operations.retention.truncate import SegmentUse, plan_orphans, plan_release
+from tidefold.sources.landing.name_times import natural_order
 from tidefold.storage import Store, StoredObject, count_freed, delete_files
 from tidefold.storage.safe_files import PATTERN, is_owner_alive
 
@@ -50,7 +51,7 @@ STORE = "(store)"
 _PATIENCE = timedelta(days=1)
 _ENDED = (State.DELETED, State.ABORTED)
 # Folders beside the configuration whose entries each belong to one process or job.
-_FOLDERS = ("spark", "results", "log")
+_FOLDERS = ("spark", "results", "log", "plans")
 # After this many deleted files, `drop` checks again that the rest still belongs to this log.
 _AT_ONCE = 500
 
@@ -258,8 +259,9 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     )
     counted = f"{details.files:,} files, {in_units(details.bytes or 0)}"
     counted += f"; {len(originals):,} files of claimed imports" if originals else ""
+    lost = _describe_lost_numbers(state)
     if plan:
-        return Outcome(log, Status.PLANNED, f"would delete {counted}", details=details)
+        return Outcome(log, Status.PLANNED, f"would delete {counted}{lost}", details=details)
     _delete(pipeline, state, [file.path for file in shared])
     forget(pipeline, log, [file.path for file in shared if segment_of(file.path)])
     # This head has no pages and stays. The next log of this name continues its epochs and ids.
@@ -268,7 +270,18 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     last = LogPaths(log).ledger_version(gone.version)
     rest = [file.path for file in own if file.path != last]
     delete_files(pipeline.store, rest, pipeline.config.retention.threads)
-    return Outcome(log, Status.DROPPED, f"deleted {counted}", details=details)
+    return Outcome(log, Status.DROPPED, f"deleted {counted}{lost}", details=details)
+
+
+def _describe_lost_numbers(state: LogState) -> str:
+    """Returns that a new ingest may make other rows of the same files, if it would number them in another order."""
+    names = [entry.name for entry in state.landed]
+    if state.names is None or state.names.has_offsets or names == sorted(names, key=natural_order):
+        return ""
+    return (
+        "; a new ingest gives the landed files other numbers, by their names: at equal order the file with the higher "
+        "number wins, so rows may differ"
+    )
 
 
 def _find_owned_originals(state: LogState) -> tuple[External, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.errors import CorruptError, NotFoundError
+from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_read
 from tidefold.operations.inspect import diff as operation
@@ -168,6 +169,19 @@ def test_of_a_range_with_several_files_only_those_that_differ_are_read(tmp_path:
 def test_an_unknown_or_retired_snapshot_is_said_so(pipeline: Pipeline) -> None:
     with pytest.raises(NotFoundError):
         diff(pipeline, "accounts", 1, 9)
+
+
+def test_snapshots_of_different_keys_are_refused_by_name(pipeline: Pipeline) -> None:
+    # One log has two keys only after a plan was applied. Here the manifest of the second snapshot gets another key.
+    put(pipeline, [{"id": 1, "text": "a"}])
+    publish(pipeline, "r1")
+    put(pipeline, [{"id": 2, "text": "b"}])
+    publish(pipeline, "r2")
+    plans = [plan_read(pipeline, "accounts", ReadRequest(snapshot=one)) for one in (1, 2)]
+    other = replace(plans[1], shape=replace(plans[1].shape, key=("id", "text")))
+    with pytest.raises(RefusedError, match=r"different keys \(id; later id, text\)"):
+        operation._alike([plans[0], other])
+    assert operation._alike(plans) == (plans, ())
 
 
 def test_values_that_only_look_alike_are_told_apart() -> None:
