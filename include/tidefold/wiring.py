@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidefold.config import Config, load_config
+from tidefold.config.models.file import CompactionConfig, LocalConfig
 from tidefold.config.models.spark import is_one_process
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.storage import open_store
@@ -18,7 +19,7 @@ from tidefold.storage.local_copies.host_copies import HostFolders
 if TYPE_CHECKING:
     from tidefold.changelog.writer import Changelog, WriterSettings
 
-__all__ = ["Pipeline", "connect", "now", "open_changelog", "open_pipeline"]
+__all__ = ["Pipeline", "connect", "now", "open_beside", "open_changelog", "open_pipeline"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,22 @@ def connect(config: Config, announce: Callable[[str], None] = _log.warning) -> P
     roots = open_roots(folders, store.address) if folders and not on_hosts else None
     hosts = HostFolders(store.address, tuple(map(str, folders)), config.local.quota) if on_hosts else None
     return Pipeline(config, store, roots, hosts, before_write=guard.before_write)
+
+
+def open_beside(config: Config, log: str, folder: Path, landing: Path | None = None) -> Pipeline:
+    """Opens a store of its own in a folder, for one log with this configuration: without sets and local copies.
+
+    landing: the log's files, in place of its own landing folder.
+    """
+    entry = config.logs[log]
+    if landing and entry.source:
+        source = entry.source.model_copy(update={entry.source.place_key: str(landing.absolute())})
+        entry = entry.model_copy(update={"source": source})
+        entry.place(log, config.path.parent)
+    own: dict[str, Any] = {"store": str(folder.absolute()), "store_id": None, "sets": {}, "local": LocalConfig()}
+    # Its change sets are numbered after they are ingested, and a compaction forgets the number of the file.
+    own |= {"logs": {**config.logs, log: entry}, "alarms": None, "compaction": CompactionConfig(change_sets=0)}
+    return connect(config.model_copy(update=own), lambda text: None)
 
 
 def open_changelog(pipeline: Pipeline, settings: WriterSettings | None = None) -> Changelog:

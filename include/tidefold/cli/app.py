@@ -12,7 +12,9 @@ import tidefold
 from tidefold.cli.terminal import command, help_text
 
 # Functions of modules in `cli.commands`.
-_FIRST = "setup.demo init.init setup.validate step.run inspect.status read.read inspect.explain restore.restore"
+_FIRST = (
+    "setup.demo init.init setup.validate plan.plan step.run inspect.status read.read inspect.explain restore.restore"
+)
 # A group is a module: its docstring is the help, these of its functions are the commands. `_`: a word of Python.
 _GROUPS = {
     "step": "ingest materialize quality confirm abort",

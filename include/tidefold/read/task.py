@@ -159,7 +159,7 @@ def compare(
     """
     with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as connection:
         # Loaded batch by batch, not scanned by DuckDB: it would wrap the errors of the file reader.
-        has_batches = [_load(connection, "before", before), _load(connection, "after", after)]
+        has_batches = [load_batches(connection, "before", before), load_batches(connection, "after", after)]
         if has_batches == [False, False]:
             return Compared(dict.fromkeys(KINDS, 0), ())
         if has_batches == [False, True]:
@@ -173,7 +173,7 @@ def compare(
         return Compared({kind: counted.get(kind, 0) for kind in KINDS}, tuple(rows))
 
 
-def _load(connection: duckdb.DuckDBPyConnection, name: str, batches: Iterable[pa.RecordBatch]) -> bool:
+def load_batches(connection: duckdb.DuckDBPyConnection, name: str, batches: Iterable[pa.RecordBatch]) -> bool:
     """Makes and fills a table. Returns false if there was no batch; then there is no table."""
     is_made = False
     for batch in batches:

@@ -12,6 +12,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from local_airflow.settings import PROJECT
@@ -110,3 +111,38 @@ def test_the_files_of_the_first_page_give_its_table(tmp_path: Path, monkeypatch:
     expected = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     shown = [[str(r["id"]), r["status"], str(r["changed"])[:19].replace("T", " "), str(r["_order"])] for r in rows]
     assert sorted(shown) == expected
+
+
+ORDERS = """\
+version: 1
+store: store
+logs:
+  orders:
+    source: {format: csv, path: landing/orders}
+    key: [id]
+    order: [changed]
+    columns: {id: long, text: string, changed: timestamp}
+"""
+
+
+def test_a_case_and_the_run_lines_of_the_github_workflow_do_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (DOCS / "how-to" / "change-columns.md").read_text().split("\n## Test a configuration", 1)[1]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tidefold.yaml").write_text(ORDERS)
+    commands, files, workflow = _FENCE.findall(page)[:3]
+    columns = [re.split(r" {2,}", line) for line in files.splitlines()]
+    for at, name in enumerate(columns[0]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("".join(f"{line[at]}\n" for line in columns[1:] if len(line) > at))
+    steps = [step.get("run", "") for step in yaml.safe_load(workflow)["jobs"]["configuration"]["steps"]]
+    assert [step for step in steps if step and not step.startswith("tidefold ")] == ["pip install dist/tidefold-*.whl"]
+    # `dist/` has the wheel of this clone, which is what runs here.
+    run = [*commands.splitlines(), *(step for step in steps if step.startswith("tidefold "))]
+    assert len(run) == 4
+    for command in run:
+        call(*shlex.split(command)[1:])
+    rows = tmp_path / "tests/orders/corrections/rows.csv"
+    rows.write_text(rows.read_text().replace("corrected", "first"))
+    assert CliRunner().invoke(app, shlex.split(steps[-1])[1:]).exit_code == 3

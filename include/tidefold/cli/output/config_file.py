@@ -59,7 +59,7 @@ alarms:
   failures: 2 # number of failed runs in a row that are allowed
 
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
-# and merge stay once it has data (`tidefold retain drop` begins again). Columns: docs/how-to/change-columns.md.
+# and merge stay once it has data; `tidefold plan LOG` shows what others change: docs/how-to/change-columns.md.
 logs:"""
 
 

@@ -278,8 +278,8 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
 
 def _advise_to_begin_again(log: str) -> str:
     return (
-        "Or begin the log again, if its landed files still exist: "
-        f"`tidefold retain drop {log}` (it deletes table and snapshots), then `tidefold step ingest {log}`."
+        f"`tidefold plan {log}` shows which rows the new value changes. If its landed files still exist, begin the "
+        f"log again: `tidefold retain drop {log}` (it deletes table and snapshots), then `tidefold step ingest {log}`."
     )
 
 

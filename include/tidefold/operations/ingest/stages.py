@@ -81,6 +81,14 @@ class Planned:
         """Returns the plan limited to the first records of each file; other files wait."""
         return replace(self, bound=bound, plan=limit_plan(self.plan, bound))
 
+    def limit_to_taken(self, again: Mapping[str, tuple[int, int]]) -> Planned:
+        """Returns the plan with what was taken before of each file: a file that has grown since is not read to its end.
+
+        again: as a pipeline has it.
+        """
+        sizes = {file.name: file.size for file in self.listed.files}
+        return self.with_bound({name: None if sizes.get(name) == taken else n for name, (taken, n) in again.items()})
+
 
 @dataclass(frozen=True, slots=True)
 class ExtractTaken:

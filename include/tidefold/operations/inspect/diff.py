@@ -70,7 +70,7 @@ def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
         told = [f"{', '.join(key) or 'no key'}{' and its versions' if versions else ''}" for key, versions in keys]
         raise RefusedError(
             "DIFF_KEYS",
-            f"Snapshots of `{newer.log}` have different keys ({told[0]}; later {told[1]}), so no row has a counterpart.",
+            f"The keys of the snapshots of `{newer.log}` differ ({told[0]}; later {told[1]}), so no row has a pair.",
             hint=f"`tidefold read {newer.log} --snapshot ID` shows the rows of each.",
         )
     if older.schema == newer.schema:

@@ -45,6 +45,7 @@ class Case:
     path, page: of the result as JSON, and of the report for people.
     audit: judges a completed snapshot again, and decides nothing.
     recount: takes nothing over from the counts of the base. An audit never does.
+    live: the pipeline whose newest snapshot is the base, and whose logs are referenced; None: the one of the snapshot.
     """
 
     state: LogState
@@ -55,6 +56,7 @@ class Case:
     page: str
     audit: bool = False
     recount: bool = False
+    live: Pipeline | None = None
 
 
 def find(
@@ -107,18 +109,20 @@ def _read_stored(pipeline: Pipeline, log: str, snapshot: Snapshot) -> Validation
 
 
 def _base(pipeline: Pipeline, case: Case, manifest: Manifest, engine: QualityEngine) -> Baseline | None:
-    state = case.state
+    live, state = case.live or pipeline, case.state
     base = state.snapshot(case.snapshot.base) if case.snapshot.base is not None else None
+    if case.live and (published := live.ledger(state.log).find()):
+        state, base = published, published.latest
     # A snapshot as of an instant may have more or fewer rows than the newest one.
     if base is None or case.snapshot.as_of is not None:
         return None
-    stored = _read_stored(pipeline, state.log, base)
+    stored = _read_stored(live, state.log, base)
     return Baseline(
         name=f"snapshot {base.id}",
         # Rows that were dropped for their age do not count as lost.
         rows=max(base.rows - manifest.expired, 0),
         types=shape_at(state, base.schema).types,
-        read=lambda: engine.read(pipeline.store, read_manifest(pipeline.store, state.log, base)),
+        read=lambda: engine.read(live.store, read_manifest(live.store, state.log, base)),
         stored=stored.statistics if stored else (),
     )
 
@@ -141,7 +145,9 @@ def _target(pipeline: Pipeline, case: Case, log: str, staged: bool, engine: Qual
 
     Rows as of an instant are compared with those of the same instant if the run made them, also without `staged`.
     """
-    state = case.state if log == case.state.log else pipeline.ledger(log).find()
+    own = log == case.state.log
+    pipeline = pipeline if own else case.live or pipeline
+    state = case.state if own else pipeline.ledger(log).find()
     if state is None:
         return None
     ours = _find_of_run(state, case.snapshot) if staged or case.snapshot.as_of else None

@@ -308,12 +308,13 @@ def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], names: Collec
 
 
 def limit_plan(plan: FilePlan, bound: Mapping[str, int | None]) -> FilePlan:
-    """Returns the plan with the first records of each file only.
+    """Returns the plan with the first records of each file only, in the order of the bounds.
 
     bound: how many records of a file, with those that were taken; None: all. A file without a bound waits.
     """
     take: list[FileTask] = []
-    for task in plan.take:
+    at = {name: number for number, name in enumerate(bound)}
+    for task in sorted(plan.take, key=lambda task: at.get(task.file.name, 0)):
         most = bound.get(task.file.name, 0)
         if most is None:
             take.append(task)

@@ -1,0 +1,101 @@
+"""`tidefold plan`: which rows an edit of the configuration changes, and tests of a configuration with sample files."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidefold.cli.terminal import Log, Terminal
+from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError
+
+if TYPE_CHECKING:
+    from tidefold.operations.plan.cases import SampleCase
+
+Sample = Annotated[
+    Path | None, typer.Option("--sample", help="Try the files of this folder, without a store.", show_default=False)
+]
+Expect = Annotated[
+    Path | None, typer.Option("--expect", help="With --sample: a CSV file with the rows that must come out.")
+]
+Cases = Annotated[
+    Path | None, typer.Option("--cases", help="Try each case below this folder: NAME/landing and NAME/rows.csv.")
+]
+Examples = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show of each kind.", min=0)]
+
+
+def plan(
+    terminal: Terminal, log: Log, sample: Sample = None, expect: Expect = None, cases: Cases = None, limit: Examples = 3
+) -> int:
+    """Show which rows an edit of the configuration changes, before it does. Changes nothing of the pipeline.
+
+    Reads again exactly the files that the log has, under the edited configuration, into a store of its own in
+    var/plans. Folds and judges them there, and compares the rows with the published ones: how many are added, removed
+    and changed, in which columns, and examples with the change that made each row before and now. Also for what
+    schema_evolution refuses: key, order, merge, the reading of values. The same edit planned again reads only what
+    landed since. Needs the landed files. Exit code 3 if the gate refuses the rows.
+
+    --sample and --cases test the configuration with files of a folder, and need no store: exit code 0, or 3 and the
+    rows that differ. rows.csv may have some of the columns; an empty value is null. Starts no Spark.
+
+    Example: tidefold plan orders
+
+    Example: tidefold plan orders --cases tests/orders
+
+    Next: tidefold explain LOG KEY
+    """
+    if sum(one is not None for one in (sample, cases)) > 1 or (expect and not sample):
+        message = "--sample and --cases exclude each other, and --expect needs --sample."
+        raise InvalidInputError("PLAN_OPTIONS", message, hint="Give --sample with --expect, or --cases, or none.")
+    if sample is None and cases is None:
+        return _plan_log(terminal, log, limit)
+    return _try_cases(terminal, log, sample, expect, cases)
+
+
+def _plan_log(terminal: Terminal, log: str, limit: int) -> int:
+    from tidefold.operations.plan.plan import make_plan, name_plan
+    from tidefold.presentation.plans import plan_lines
+    from tidefold.quality.run.duckdb_rows import open_engines
+    from tidefold.wiring import open_beside
+
+    pipeline = terminal.pipeline()
+    folder = name_plan(pipeline, log)
+    with open_engines(1) as lend, lend() as engine:
+        made = make_plan(pipeline, log, open_beside(pipeline.config, log, folder), engine, limit)
+    code = 0 if made.passed else GateFailedError.exit_code
+    terminal.result({"command": terminal.command, "exit_code": code, "plan": asdict(made)}, *plan_lines(made))
+    return code
+
+
+def _try_cases(terminal: Terminal, log: str, sample: Path | None, expect: Path | None, cases: Path | None) -> int:
+    from tidefold.config import load_config
+    from tidefold.operations.plan.cases import find_cases, run_case
+    from tidefold.operations.plan.edits import require_sampled
+    from tidefold.presentation.plans import case_lines
+    from tidefold.quality.run.duckdb_rows import open_engines
+    from tidefold.wiring import open_beside
+
+    config = load_config(terminal.config_path)
+    if log not in config.logs:
+        raise NotFoundError("LOG_NOT_CONFIGURED", f"`{config.path}` has no log `{log}`.")
+    require_sampled(config.logs[log])
+    results = []
+    with tempfile.TemporaryDirectory() as scratch, open_engines(1) as lend, lend() as engine:
+        for number, case in enumerate(find_cases(cases) if cases else [_as_case(sample, expect)]):
+            beside = open_beside(config, log, Path(scratch) / str(number), case.landing)
+            results.append(run_case(beside, log, case, engine))
+            for line in case_lines(results[-1]):
+                terminal.line(line)
+    code = 0 if all(one.passed for one in results) else RefusedError.exit_code
+    terminal.json({"command": terminal.command, "exit_code": code, "cases": [asdict(one) for one in results]})
+    return code
+
+
+def _as_case(sample: Path | None, expect: Path | None) -> SampleCase:
+    from tidefold.operations.plan.cases import SampleCase
+
+    assert sample is not None
+    return SampleCase(sample.name, sample, expect)

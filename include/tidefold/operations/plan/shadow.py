@@ -1,0 +1,117 @@
+"""Fills a shadow store: ingests what a log has, as the edited configuration says, numbers it as the log does, folds it.
+
+A shadow store is a whole store with this one log. No reader of the table sees it, and the log does not change.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tidefold.compute.runners import in_process
+from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.errors import RefusedError, TidefoldError
+from tidefold.operations.ground.outcome import Outcome, Status
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.quality import judge
+from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
+from tidefold.operations.snapshot.fold import Fold
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.quality.run.engine import QualityEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """The log in a shadow store, folded and judged.
+
+    pipeline: of the shadow store.
+    snapshot: with the rows under the edited configuration.
+    ingested, judged: the outcomes of the steps.
+    """
+
+    pipeline: Pipeline
+    state: LogState
+    snapshot: Snapshot
+    ingested: Outcome
+    judged: Outcome
+
+    @property
+    def passed(self) -> bool:
+        """Whether the gate passed it."""
+        return self.judged.status is Status.PASSED
+
+
+def fill(beside: Pipeline, log: str, live: Pipeline | None, engine: QualityEngine) -> Shadow:
+    """Makes a snapshot of the log in its shadow store, or continues what an earlier call has ingested.
+
+    live: has the log whose files are read again; None: whatever landed is ingested.
+
+    Raises TidefoldError if there is no snapshot. What a gate refuses has one.
+    """
+    state = live.ledger(log).find() if live else None
+    if state is not None:
+        beside = replace(beside, again=_take_again(state))
+    ledger = beside.ledger(log)
+    abort(beside, log, "the log is planned again")
+    ingested = ingest(beside, [log], in_process)[0]
+    if state is not None and ledger.exists():
+        ledger.commit(partial(renumber, like=state))
+    run = f"plan-{secrets.token_hex(4)}"
+    folded = materialize(beside, [log], Fold(run, kind=KindPolicy.FULL), in_process)[0]
+    for failed in (folded, ingested):
+        if folded.status is not Status.STAGED and failed.error:
+            raise TidefoldError(failed.error.code, failed.error.message, hint=failed.error.hint)
+    if folded.status is not Status.STAGED:
+        raise RefusedError("PLAN_EMPTY", f"No landed file of `{log}` has a change under this configuration.")
+    judged = _judge(beside, log, run, live, engine)
+    if judged.status is Status.PASSED:
+        confirm(beside, log, Confirmation(run=run))
+    planned = ledger.read()
+    kept = (State.COMPLETED, State.STAGED)
+    made = next(s for s in reversed(planned.snapshots) if s.run == run and s.state in kept)
+    return Shadow(beside, planned, made, ingested, judged)
+
+
+def _take_again(state: LogState) -> Mapping[str, tuple[int, int]]:
+    """Returns the files that the log has taken, as a pipeline names them. The last part of a file has its length."""
+    again: dict[str, tuple[int, int]] = {}
+    for entry in state.landed:
+        _, records = again.get(entry.name, (0, 0))
+        again[entry.name] = (entry.length, records + entry.records)
+    return again
+
+
+def _judge(beside: Pipeline, log: str, run: str, live: Pipeline | None, engine: QualityEngine) -> Outcome:
+    case = judge.prepare(beside, log, run)
+    if isinstance(case, Outcome):
+        return case
+    if judge.weigh(beside, case) is None:
+        return Outcome(log, Status.SKIPPED, "not judged: only Spark can compute a check of the suite")
+    return judge.judge_case(beside, replace(case, live=live), engine)
+
+
+def renumber(planned: LogState, like: LogState) -> LogState:
+    """Returns the log with the numbers that its landed files have in another one: they decide at equal order.
+
+    Segments do not contain the numbers.
+    """
+    if like.names is None or like.names.has_offsets:
+        return planned
+    numbers, firsts = {entry.name: entry.number for entry in like.landed}, dict[str, int]()
+    for entry in like.landed:
+        firsts.setdefault(entry.run, entry.number)
+    batches = {entry.name: firsts[entry.run] for entry in like.landed}
+    names = {entry.sqn: entry.name for entry in planned.landed if entry.sqn is not None}
+    change_sets = tuple(
+        replace(c, file=numbers[names[c.sqn]], batch=None if c.batch is None else batches[names[c.sqn]])
+        if c.file is not None
+        else c
+        for c in planned.change_sets
+    )
+    landed = tuple(replace(entry, number=numbers[entry.name]) for entry in planned.landed)
+    return replace(planned, landed=landed, change_sets=change_sets, last_file=max(planned.last_file, like.last_file))

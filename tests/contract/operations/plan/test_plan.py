@@ -1,0 +1,301 @@
+"""A plan shows the rows that an edit changes, and its rows are those of a log that had the edit from the beginning."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.commands import call, call_json
+from support.effort import THOROUGH, rotate
+from tidefold.compute.runners import in_process
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.plan.plan import Plan, make_plan, name_plan
+from tidefold.operations.quality.judge import judge
+from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
+from tidefold.operations.snapshot.materialize import materialize
+from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
+from tidefold.wiring import open_beside, open_pipeline
+
+HEAD = "version: 1\nstore: store\nspark: {above: 1GB}\nlogs:\n  orders:\n"
+DAY = "2026-11-%02d 0%d:00:00"
+FIRST = rotate(30) * 10
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DuckDBEngine]:
+    with open_engines(1) as lend, lend() as one:
+        yield one
+
+
+def configure(
+    folder: Path, order: str = "[created]", key: str = "id", amount: str = "string", zone: str = "", op: bool = True,
+    merge: str = "last", buckets: int = 4, more: str = "",
+) -> Pipeline:  # fmt: skip
+    mapped = ", op: {column: op, upsert: [U], delete: [D]}" if op else ""
+    ordered = f"    order: {order}\n" if order else ""
+    zoned = f", time_zone: {zone}" if zone else ""
+    kind = "{engine: first, deletes: ignore}" if merge == "first" else merge
+    columns = f"id: long, line: int, amount: '{amount}', created: timestamp, changed: timestamp"
+    (folder / "landing").mkdir(parents=True, exist_ok=True)
+    (folder / "tidefold.yaml").write_text(
+        f"{HEAD}    source: {{format: csv, path: landing{mapped}{zoned}}}\n    key: [{key}]\n{ordered}"
+        f"    merge: {kind}\n    columns: {{{columns}{'' if op else ', op: string'}}}\n    key_groups: 16\n"
+        f"    buckets: {buckets}\n    quality: {{max_refused: 1.0, max_row_drop: 1.0}}\n{more}"
+    )
+    return open_pipeline(folder / "tidefold.yaml", lambda text: None)
+
+
+def land(folder: Path, name: str, *rows: tuple[Any, ...]) -> None:
+    lines = [",".join(map(str, row)) for row in rows]
+    (folder / "landing" / name).write_text("\n".join(["op,id,line,amount,created,changed", *lines]) + "\n")
+
+
+def run(pipeline: Pipeline, name: str, engine: DuckDBEngine) -> None:
+    ingest(pipeline, ["orders"], in_process)
+    if materialize(pipeline, ["orders"], Fold(name), in_process)[0].status == "staged":
+        assert judge(pipeline, ["orders"], name, engine)[0].status == "passed"
+        confirm(pipeline, "orders", Confirmation(run=name))
+
+
+def plan(pipeline: Pipeline, engine: DuckDBEngine, limit: int = 3) -> tuple[Plan, Pipeline]:
+    beside = open_beside(pipeline.config, "orders", name_plan(pipeline, "orders"))
+    return make_plan(pipeline, "orders", beside, engine, limit), beside
+
+
+def rows(pipeline: Pipeline) -> list[tuple[tuple[str, str], ...]]:
+    """All rows with their values and their places, in any store."""
+    state = pipeline.ledger("orders").read()
+    _, batches = read_rows(pipeline, "orders", ReadRequest(snapshot=state.snapshots[-1].id))
+    return sorted(tuple((n, str(v)) for n, v in row.items()) for batch in batches for row in batch.to_pylist())
+
+
+def test_a_plan_names_the_change_that_made_a_row_before_and_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path)
+    land(
+        tmp_path,
+        "b.csv",
+        ("U", 1, 1, "1.0", DAY % (1, 0), DAY % (5, 0)),
+        ("U", 2, 1, "2.0", DAY % (1, 0), DAY % (1, 0)),
+    )
+    call("run")
+    land(tmp_path, "a.csv", ("U", 1, 2, "1.5", DAY % (1, 0), DAY % (2, 0)), ("D", 2, 1, "", DAY % (2, 0), DAY % (1, 0)))
+    call("run")
+    configure(tmp_path, order="[changed]")
+    assert "`tidefold plan orders` shows which rows" in call("run", code=None).output
+    before = {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+    done = call("plan", "orders").output
+    assert "edit     order: created before, changed now" in done
+    assert "1 before, 1 now" in done
+    assert "0 added, 0 removed, 1 changed" in done
+    assert "values   line in 1 rows, amount in 1 rows, changed in 1 rows" in done
+    assert "line: 2 -> 1, amount: 1.5 -> 1.0" in done
+    assert "was: upsert of a.csv, row 1, order 2026-11-01T00:00:00Z, over 1 other change" in done
+    assert "now: upsert of b.csv, row 1, order 2026-11-05T00:00:00Z, over 1 other change" in done
+    assert {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()} == before
+    [again] = [one for one in (tmp_path / "var/plans").iterdir() if one.name.startswith("orders-")]
+    assert "took" not in call("plan", "orders").output
+    assert [again] == [*(tmp_path / "var/plans").iterdir()]
+
+
+# Each edit of a log whose order is `changed`, and how many rows of the files below it changes.
+EDITS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "nothing": ({}, {}),
+    "order": ({"order": "[created]"}, {"changed": 1}),
+    "key": ({"key": "id, line"}, {"added": 1}),
+    "history": ({"merge": "history"}, {"versions added": 2}),
+    "first": ({"merge": "first"}, {"changed": 1}),
+    "decimal": ({"amount": "decimal(12,2)"}, {}),
+    "zone": ({"zone": "Europe/Berlin"}, {"changed": 2}),
+    "op is data": ({"op": False}, {"added": 1}),
+    "buckets": ({"buckets": 16}, {}),
+    "keyless": ({"merge": "append", "key": "", "order": ""}, {"added": 2}),
+}
+FILES = {
+    "b.csv": [("U", 1, 1, "1.10", 1, 3), ("U", 1, 2, "1.20", 1, 1), ("U", 2, 1, "2.10", 1, 1)],
+    "a.csv": [("U", 1, 1, "1.30", 1, 2), ("D", 3, 1, "", 1, 1)],
+}
+
+
+@pytest.fixture(scope="module")
+def edited(tmp_path_factory: pytest.TempPathFactory, engine: DuckDBEngine) -> Path:
+    """A log that ingested `b.csv`, then `a.csv`."""
+    folder = tmp_path_factory.mktemp("edited")
+    pipeline = configure(folder, order="[changed]")
+    for name, feed in FILES.items():
+        land(folder, name, *((*values, DAY % (c, 0), DAY % (d, 0)) for *values, c, d in feed))
+        run(pipeline, name, engine)
+    return folder
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_each_edit_shows_its_rows(edited: Path, engine: DuckDBEngine, edit: str) -> None:
+    how, expected = EDITS[edit]
+    made, _ = plan(configure(edited, **{"order": "[changed]", **how}), engine)
+    assert {kind: count for kind, count in made.counts.items() if count} == expected
+    assert made.passed
+    assert bool(made.edits) == (edit != "nothing")
+    for example in made.examples:
+        assert example.now
+        assert example.was or example.change == "added"
+
+
+def test_landed_files_that_are_gone_are_named_with_the_rows_that_only_they_brought(
+    tmp_path: Path, engine: DuckDBEngine
+) -> None:
+    pipeline = configure(tmp_path)
+    for name, numbers in (("a.csv", (1, 2)), ("b.csv", (2, 3)), ("c.csv", (4,))):
+        land(tmp_path, name, *(("U", i, 1, "1", DAY % (1, 0), DAY % (1, 0)) for i in numbers))
+        run(pipeline, name, engine)
+    (tmp_path / "landing/a.csv").unlink()
+    land(tmp_path, "c.csv", ("U", 5, 1, "1", DAY % (1, 0), DAY % (1, 0)))
+    for key in ("id", "id, line"):
+        made, _ = plan(configure(tmp_path, key=key), engine)
+        assert made.gone == ("a.csv", "c.csv")
+        assert (made.counts["removed"], made.lost) == (2, 2)
+
+
+def test_the_same_edit_planned_again_reads_what_the_log_took_since(tmp_path: Path, engine: DuckDBEngine) -> None:
+    pipeline = configure(tmp_path)
+    land(tmp_path, "b.csv", ("U", 1, 1, "1", DAY % (1, 0), DAY % (2, 0)))
+    run(pipeline, "r1", engine)
+    plan(configure(tmp_path, order="[changed]"), engine)
+    pipeline = configure(tmp_path)
+    land(tmp_path, "a.csv", ("U", 1, 1, "2", DAY % (1, 0), DAY % (2, 0)))
+    run(pipeline, "r2", engine)
+    land(tmp_path, "z.csv", ("U", 1, 1, "3", DAY % (1, 0), DAY % (3, 0)))  # The log has not ingested it.
+    made, beside = plan(configure(tmp_path, order="[changed]"), engine)
+    assert "took 1 file:" in made.ingested
+    assert (made.counts["changed"], made.rows) == (0, (1, 1))
+    assert [(e.name, e.number) for e in beside.ledger("orders").read().landed] == [("b.csv", 1), ("a.csv", 2)]
+
+
+def test_what_cannot_be_planned_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path)
+    assert "LOG_UNKNOWN" in call("plan", "orders", code=4).output
+    land(tmp_path, "a.csv", ("U", 1, 1, "1", DAY % (1, 0), DAY % (2, 0)))
+    call("run")
+    with (tmp_path / "landing/a.csv").open("a") as more:
+        more.write(",".join(map(str, ("U", 2, 1, "1", DAY % (1, 0), DAY % (2, 0)))) + "\n")
+    call("run")
+    said = call("plan", "orders", code=3).output
+    assert "PLAN_UNSUPPORTED" in said
+    assert "`a.csv` grew while it was ingested" in said
+    call("move", "savepoint", "orders", "--to", str(tmp_path / "saved"))
+    call("retain", "drop", "orders", "--yes")
+    call("move", "import", "orders", str(tmp_path / "saved"))
+    call("step", "quality", "orders")
+    call("step", "confirm", "orders")
+    assert "its first rows were imported" in call("plan", "orders", code=3).output
+
+
+def test_a_gate_that_refuses_the_rows_gives_exit_code_3_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path)
+    land(tmp_path, "a.csv", ("U", 1, 1, "1", DAY % (1, 0), DAY % (2, 0)))
+    call("run")
+    (tmp_path / "suite.yaml").write_text("checks:\n  - row_count: {min: 2}\n")
+    config = (
+        (tmp_path / "tidefold.yaml").read_text().replace("max_row_drop: 1.0", "max_row_drop: 1.0, suite: suite.yaml")
+    )
+    (tmp_path / "tidefold.yaml").write_text(config)
+    told = call_json("plan", "orders")
+    assert (told["exit_code"], told["plan"]["passed"]) == (3, False)
+    assert told["plan"]["rows"] == [1, 1]
+    assert call("plan", "orders", code=3).output.count("edit     none") == 1
+
+
+def random_shape(r: random.Random) -> dict[str, Any]:
+    merge = r.choice(["last", "last", "first", "partial", "history"])
+    orders = ["[created]", "[changed]", "[changed, file]", "[created, changed]"] + ["file"] * (merge != "history")
+    return {
+        "key": r.choice(["id", "id, line"]),
+        "order": r.choice(orders),
+        "merge": merge,
+        "zone": r.choice(["", "Europe/Berlin"]),
+        "amount": r.choice(["string", "decimal(12,2)"]),
+        "op": r.random() < 0.5,
+        "buckets": r.choice([1, 4, 16]),
+    }
+
+
+def random_file(r: random.Random) -> list[tuple[Any, ...]]:
+    def one() -> tuple[Any, ...]:
+        amount = f"{r.randint(0, 99)}.{r.randint(0, 9)}0"
+        places = DAY % (r.randint(1, 3), r.randint(0, 3)), DAY % (r.randint(1, 4), r.randint(0, 3))
+        return (r.choice("UUUD"), r.randint(1, 6), r.randint(1, 2), amount, *places)
+
+    return [one() for _ in range(r.randint(1, 20))]
+
+
+def count_naively(before: Plan, one: list[dict[str, Any]], other: list[dict[str, Any]]) -> dict[str, int]:
+    """Compares the rows that are valid now by the columns of both keys, as a dict does."""
+    sides = []
+    for side in (one, other):
+        now = [row for row in side if row.get("_valid_to") is None]
+        sides.append({tuple(row[name] for name in before.joined_by): row for row in now})
+    common = [name for name in one[0] if name in other[0] and not name.startswith("_")] if one and other else []
+
+    def differ(a: dict[str, Any], b: dict[str, Any]) -> bool:
+        return any(normalize(a[name]) != normalize(b[name]) for name in common)
+
+    both = sides[0].keys() & sides[1].keys()
+    counts = {"added": len(sides[1].keys() - both), "removed": len(sides[0].keys() - both)}
+    return {**counts, "changed": sum(differ(sides[0][key], sides[1][key]) for key in both)}
+
+
+def normalize(value: Any) -> Any:
+    """A text and a decimal of the same number are the same."""
+    with suppress(Exception):
+        return float(value)
+    return value
+
+
+def read_dicts(pipeline: Pipeline) -> list[dict[str, Any]]:
+    state = pipeline.ledger("orders").read()
+    _, batches = read_rows(pipeline, "orders", ReadRequest(snapshot=state.snapshots[-1].id))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("seed", range(300) if THOROUGH else range(FIRST, FIRST + 10))
+def test_the_rows_of_a_plan_are_those_of_a_log_that_had_the_edit_from_the_beginning(
+    tmp_path: Path, engine: DuckDBEngine, seed: int
+) -> None:
+    r = random.Random(seed)
+    before, after = random_shape(r), random_shape(r)
+    live, reference = tmp_path / "live", tmp_path / "reference"
+    pipelines = configure(live, **before), configure(reference, **after)
+    number = 0
+    for step in range(r.randint(1, 3)):
+        for _ in range(r.randint(1, 2)):
+            number += 1
+            name = f"{r.choice('abcdef')}-{number}.csv"
+            feed = random_file(r)
+            copied = r.random() < 0.15 and number > 1
+            for folder in (live, reference):
+                land(folder, name, *feed)
+                if copied:  # The bytes of an earlier file, under a name that comes before or after it.
+                    earlier = sorted((folder / "landing").iterdir())[0]
+                    shutil.copy(earlier, folder / "landing" / f"{'az'[seed % 2]}-copy-{number}.csv")
+        for pipeline in pipelines:
+            run(pipeline, f"r{step}", engine)
+    shown = read_dicts(pipelines[0])
+    made, beside = plan(configure(live, **after), engine)
+    assert rows(beside) == rows(pipelines[1])
+    assert read_dicts(pipelines[0]) == shown
+    counts = {kind: made.counts.get(kind, 0) for kind in ("added", "removed", "changed")}
+    assert counts == count_naively(made, shown, read_dicts(beside))
