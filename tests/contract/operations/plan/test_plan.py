@@ -12,70 +12,18 @@ from typing import Any
 import pytest
 
 from support.commands import call, call_json
-from support.effort import THOROUGH, rotate
-from tidefold.compute.runners import in_process
+from support.effort import THOROUGH
+from support.planned import DAY, FIRST, configure, land, plan, random_file, random_shape, rows, run
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, read_rows
-from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.plan.plan import Plan, make_plan, name_plan
-from tidefold.operations.quality.judge import judge
-from tidefold.operations.requests import Fold
-from tidefold.operations.snapshot.confirm import Confirmation, confirm
-from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.plan.plan import Plan
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
-from tidefold.wiring import open_beside, open_pipeline
-
-HEAD = "version: 1\nstore: store\nspark: {above: 1GB}\nlogs:\n  orders:\n"
-DAY = "2026-11-%02d 0%d:00:00"
-FIRST = rotate(30) * 10
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDBEngine]:
     with open_engines(1) as lend, lend() as one:
         yield one
-
-
-def configure(
-    folder: Path, order: str = "[created]", key: str = "id", amount: str = "string", zone: str = "", op: bool = True,
-    merge: str = "last", buckets: int = 4, more: str = "",
-) -> Pipeline:  # fmt: skip
-    mapped = ", op: {column: op, upsert: [U], delete: [D]}" if op else ""
-    ordered = f"    order: {order}\n" if order else ""
-    zoned = f", time_zone: {zone}" if zone else ""
-    kind = "{engine: first, deletes: ignore}" if merge == "first" else merge
-    columns = f"id: long, line: int, amount: '{amount}', created: timestamp, changed: timestamp"
-    (folder / "landing").mkdir(parents=True, exist_ok=True)
-    (folder / "tidefold.yaml").write_text(
-        f"{HEAD}    source: {{format: csv, path: landing{mapped}{zoned}}}\n    key: [{key}]\n{ordered}"
-        f"    merge: {kind}\n    columns: {{{columns}{'' if op else ', op: string'}}}\n    key_groups: 16\n"
-        f"    buckets: {buckets}\n    quality: {{max_refused: 1.0, max_row_drop: 1.0}}\n{more}"
-    )
-    return open_pipeline(folder / "tidefold.yaml", lambda text: None)
-
-
-def land(folder: Path, name: str, *rows: tuple[Any, ...]) -> None:
-    lines = [",".join(map(str, row)) for row in rows]
-    (folder / "landing" / name).write_text("\n".join(["op,id,line,amount,created,changed", *lines]) + "\n")
-
-
-def run(pipeline: Pipeline, name: str, engine: DuckDBEngine) -> None:
-    ingest(pipeline, ["orders"], in_process)
-    if materialize(pipeline, ["orders"], Fold(name), in_process)[0].status == "staged":
-        assert judge(pipeline, ["orders"], name, engine)[0].status == "passed"
-        confirm(pipeline, "orders", Confirmation(run=name))
-
-
-def plan(pipeline: Pipeline, engine: DuckDBEngine, limit: int = 3) -> tuple[Plan, Pipeline]:
-    beside = open_beside(pipeline.config, "orders", name_plan(pipeline, "orders"))
-    return make_plan(pipeline, "orders", beside, engine, limit), beside
-
-
-def rows(pipeline: Pipeline) -> list[tuple[tuple[str, str], ...]]:
-    """All rows with their values and their places, in any store."""
-    state = pipeline.ledger("orders").read()
-    _, batches = read_rows(pipeline, "orders", ReadRequest(snapshot=state.snapshots[-1].id))
-    return sorted(tuple((n, str(v)) for n, v in row.items()) for batch in batches for row in batch.to_pylist())
 
 
 def test_a_plan_names_the_change_that_made_a_row_before_and_now(
@@ -217,29 +165,6 @@ def test_a_gate_that_refuses_the_rows_gives_exit_code_3_and_json(
     assert (told["exit_code"], told["plan"]["passed"]) == (3, False)
     assert told["plan"]["rows"] == [1, 1]
     assert call("plan", "orders", code=3).output.count("edit     none") == 1
-
-
-def random_shape(r: random.Random) -> dict[str, Any]:
-    merge = r.choice(["last", "last", "first", "partial", "history"])
-    orders = ["[created]", "[changed]", "[changed, file]", "[created, changed]"] + ["file"] * (merge != "history")
-    return {
-        "key": r.choice(["id", "id, line"]),
-        "order": r.choice(orders),
-        "merge": merge,
-        "zone": r.choice(["", "Europe/Berlin"]),
-        "amount": r.choice(["string", "decimal(12,2)"]),
-        "op": r.random() < 0.5,
-        "buckets": r.choice([1, 4, 16]),
-    }
-
-
-def random_file(r: random.Random) -> list[tuple[Any, ...]]:
-    def one() -> tuple[Any, ...]:
-        amount = f"{r.randint(0, 99)}.{r.randint(0, 9)}0"
-        places = DAY % (r.randint(1, 3), r.randint(0, 3)), DAY % (r.randint(1, 4), r.randint(0, 3))
-        return (r.choice("UUUD"), r.randint(1, 6), r.randint(1, 2), amount, *places)
-
-    return [one() for _ in range(r.randint(1, 20))]
 
 
 def count_naively(before: Plan, one: list[dict[str, Any]], other: list[dict[str, Any]]) -> dict[str, int]:
