@@ -85,12 +85,12 @@ def test_the_help_of_a_command_teaches_with_an_example_of_itself(path: str, comm
         assert {"--config", "--format", "--debug"} <= {name for one in command.params for name in one.opts}
 
 
-def test_help_shows_eight_commands_first_then_one_line_for_each_group() -> None:
+def test_help_shows_nine_commands_first_then_one_line_for_each_group() -> None:
     shown = call("--help").stdout
     lines = [line[2:].split()[0] for line in shown.splitlines() if re.match(r"│ [a-z]", line)]
-    assert lines[:8] == ["demo", "init", "validate", "run", "status", "read", "explain", "restore"]
+    assert lines[:9] == ["demo", "init", "validate", "plan", "run", "status", "read", "explain", "restore"]
     assert lines == list(ROOT.commands)
-    assert all(getattr(ROOT.commands[name], "commands", None) for name in lines[8:])
+    assert all(getattr(ROOT.commands[name], "commands", None) for name in lines[9:])
 
 
 @pytest.mark.parametrize(

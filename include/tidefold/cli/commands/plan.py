@@ -15,7 +15,7 @@ from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, R
 if TYPE_CHECKING:
     from tidefold.operations.plan.cases import SampleCase
 
-Sample = Annotated[
+SampleFolder = Annotated[
     Path | None, typer.Option("--sample", help="Try the files of this folder, without a store.", show_default=False)
 ]
 Expect = Annotated[
@@ -28,9 +28,16 @@ Examples = Annotated[int, typer.Option("--limit", help="Maximum number of rows t
 
 
 def plan(
-    terminal: Terminal, log: Log, sample: Sample = None, expect: Expect = None, cases: Cases = None, limit: Examples = 3
+    terminal: Terminal,
+    log: Log,
+    sample: SampleFolder = None,
+    expect: Expect = None,
+    cases: Cases = None,
+    limit: Examples = 3,
 ) -> int:
-    """Show which rows an edit of the configuration changes, before it does. Changes nothing of the pipeline.
+    """Show the rows that an edit changes. Test a configuration.
+
+    Changes nothing of the pipeline.
 
     Reads again exactly the files that the log has, under the edited configuration, into a store of its own in
     var/plans. Folds and judges them there, and compares the rows with the published ones: how many are added, removed

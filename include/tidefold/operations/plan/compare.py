@@ -207,8 +207,8 @@ class _Bucket:
 
     def _add_examples(self, kind: str) -> None:
         left = self._limit - sum(one.change == kind for one in self._into.examples)
-        found = self._fetch(f"SELECT bp, ap FROM d WHERE change = '{kind}' ORDER BY bp, ap LIMIT {max(left, 0)}")
-        for places in found:
+        listed = self._fetch(f"SELECT bp, ap FROM d WHERE change = '{kind}' ORDER BY bp, ap LIMIT {max(left, 0)}")
+        for places in listed:
             before, after = (None if place is None else self._read_row(at, place) for at, place in enumerate(places))
             key = {name: (after or before or {})[name] for name in self._into.joined_by}
             self._into.examples.append(Difference(kind, key, before, after))

@@ -149,7 +149,7 @@ def test_snapshots_of_other_bucket_counts_are_compared(tmp_path: Path) -> None:
         publish(made, "run")
         sides.append(made)
     plans = [plan_read(made, "accounts", ReadRequest(snapshot=1)) for made in sides]
-    ranges = list(operation._ranges(plans))
+    ranges = list(operation.find_ranges(plans))
     assert [(r.first, r.last) for r in ranges] == [(0, 7), (8, 15)]
 
 
@@ -161,7 +161,7 @@ def test_of_a_range_with_several_files_only_those_that_differ_are_read(tmp_path:
         for name, span in (("low", (0, 7)), ("high", (8, 15)), ("other", (8, 15)))
     )
     plans = [ReadPlan("", "accounts", shape, True, i, files, ()) for i, files in ((1, (low, high)), (2, (low, other)))]
-    [whole] = operation._ranges(plans)
+    [whole] = operation.find_ranges(plans)
     tasks = operation._tasks(LocalStore(tmp_path), plans, whole)
     assert [[file.name for file in task.files] for task in tasks] == [["high"], ["other"]]
 
