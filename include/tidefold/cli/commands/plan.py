@@ -66,10 +66,12 @@ def _plan_log(terminal: Terminal, log: str, limit: int) -> int:
     from tidefold.operations.plan.plan import make_plan, name_plan
     from tidefold.presentation.plans import plan_lines
     from tidefold.quality.run.duckdb_rows import open_engines
+    from tidefold.storage.safe_files import make_private_folder
     from tidefold.wiring import open_beside
 
     pipeline = terminal.pipeline()
     folder = name_plan(pipeline, log)
+    make_private_folder(folder.parent)
     with open_engines(1) as lend, lend() as engine:
         made = make_plan(pipeline, log, open_beside(pipeline.config, log, folder), engine, limit)
     code = 0 if made.passed else GateFailedError.exit_code

@@ -196,7 +196,7 @@ def read_dicts(pipeline: Pipeline) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.mark.parametrize("seed", range(300) if THOROUGH else range(FIRST, FIRST + 10))
+@pytest.mark.parametrize("seed", range(300) if THOROUGH else range(FIRST, FIRST + 5))
 def test_the_rows_of_a_plan_are_those_of_a_log_that_had_the_edit_from_the_beginning(
     tmp_path: Path, engine: DuckDBEngine, seed: int
 ) -> None:
