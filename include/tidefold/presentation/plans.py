@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidefold.domain.wording import in_units
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.operations.plan.cases import CaseResult
 from tidefold.operations.plan.compare import VERSIONS_ADDED, VERSIONS_REMOVED
 from tidefold.operations.plan.plan import Example, Plan
@@ -24,7 +24,7 @@ def plan_lines(plan: Plan) -> list[str]:
     if not plan.joined_by and plan.rows[0]:
         told.append(("", "no key is in both tables, so no row has a counterpart"))
     if plan.values:
-        told.append(("values", ", ".join(f"{name} in {n:,} rows" for name, n in plan.values.items())))
+        told.append(("values", ", ".join(f"{name} in {count_noun(n, 'row')}" for name, n in plan.values.items())))
     columns = {"new": plan.columns.new, "dropped": plan.columns.dropped, "retyped": plan.columns.retyped}
     told += [("columns", f"{what}: {', '.join(names)}") for what, names in columns.items() if names]
     if plan.gone:

@@ -47,7 +47,7 @@ def test_a_plan_names_the_change_that_made_a_row_before_and_now(
     assert "edit     order: created before, changed now" in done
     assert "1 before, 1 now" in done
     assert "0 added, 0 removed, 1 changed" in done
-    assert "values   line in 1 rows, amount in 1 rows, changed in 1 rows" in done
+    assert "values   line in 1 row, amount in 1 row, changed in 1 row" in done
     assert "line: 2 -> 1, amount: 1.5 -> 1.0" in done
     assert "was: upsert of a.csv, row 1, order 2026-11-01T00:00:00Z, over 1 other change" in done
     assert "now: upsert of b.csv, row 1, order 2026-11-05T00:00:00Z, over 1 other change" in done
