@@ -73,6 +73,7 @@ OPERATIONS = (
     Operation("rebuild", "ledger lost", f"move rebuild {LOG} --yes"),
     Operation("savepoint", "landed", f"move savepoint {LOG} --to {{root}}/savepoint"),
     Operation("import", "saved", f"move import {LOG} {{root}}/saved --run r"),
+    Operation("plan --apply", "planned", f"plan {LOG} --apply"),
     Operation("verify --repair", "damaged", f"check verify {LOG} --repair"),
     Operation("run of a rebuilt log", "rebuilt", f"run {LOG} --run r"),
     Operation("run of an imported log", "imported", f"run {LOG} --run r"),
@@ -188,6 +189,13 @@ def _imported(root: Path) -> None:
     _landed(root)
 
 
+def _planned(root: Path) -> None:
+    """An edit that the log refuses, and that changes no row."""
+    config = root / "tidefold.yaml"
+    config.write_text(config.read_text().replace("key_groups: 4", "key_groups: 8", 1))
+    _ok(root, f"plan {LOG}")
+
+
 def _damaged(root: Path) -> None:
     """The bytes of one file of the newest snapshot are cut, in the store, under each of its names."""
     path = sorted(_files_of_newest(root))[0]
@@ -221,6 +229,7 @@ _MAKERS: dict[str, _Maker] = {
     "refused": ("published", _refused),
     "ledger lost": ("landed", _ledger_lost),
     "saved": ("published", lambda root: _ok(root, f"move savepoint {LOG} --to {root}/saved")),
+    "planned": ("landed", _planned),
     "damaged": ("landed", _damaged),
     "rebuilt": ("published", _rebuilt),
     "imported": ("saved", _imported),

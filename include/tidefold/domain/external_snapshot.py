@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidefold.domain.source_progress import NO_PROGRESS, SourceProgress
+from tidefold.domain.table.table_spec import TableSpec
+from tidefold.domain.table.types import Schema
 
 
 class Layout(StrEnum):
@@ -29,11 +31,28 @@ class Ownership(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Reshape:
+    """The table definition that a log gets when the snapshot of its plan is confirmed (decision 0085).
+
+    before, after: the table definitions.
+    schemas: those of the plan, numbered after those of the log.
+    horizon, max_commit_time: as the plan's snapshot has them.
+    """
+
+    before: TableSpec
+    after: TableSpec
+    schemas: tuple[Schema, ...]
+    horizon: int | None = None
+    max_commit_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class External:
     """The origin of an imported snapshot.
 
     `description`: sha256 of the document that describes the original, at `address`.
     `log`, `snapshot`, `sqn`: those of the original. An empty log continues from `sqn` and `progress`.
+    `reshape`: set if the original is the log's own plan.
     """
 
     address: str
@@ -44,6 +63,7 @@ class External:
     snapshot: int
     sqn: int
     progress: SourceProgress = NO_PROGRESS
+    reshape: Reshape | None = None
 
 
 class StorageTier(StrEnum):

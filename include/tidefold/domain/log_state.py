@@ -8,7 +8,7 @@ from enum import StrEnum
 from tidefold.domain.change_set import ChangeSet as ChangeSet
 from tidefold.domain.change_set import ChangeSetLocation as ChangeSetLocation
 from tidefold.domain.commit_times import AsOf
-from tidefold.domain.external_snapshot import External
+from tidefold.domain.external_snapshot import External, Reshape
 from tidefold.domain.landing_problems import NO_PROBLEMS, LandingProblems
 from tidefold.domain.source_progress import FollowedTtl as FollowedTtl
 from tidefold.domain.source_progress import LandedFileRecord as LandedFileRecord
@@ -227,7 +227,14 @@ class Snapshot:
     @property
     def parent(self) -> int | None:
         """Id of the snapshot whose files it begins with."""
+        if self.reshape:  # It folds the change sets of its plan onto the empty table.
+            return None
         return self.base if self.restored_from is None else self.restored_from
+
+    @property
+    def reshape(self) -> Reshape | None:
+        """The table definition that the log gets with it; None: it keeps its own."""
+        return self.external.reshape if self.external else None
 
     @property
     def open(self) -> bool:
@@ -339,6 +346,17 @@ class LogState:
     def open_attempt(self) -> Snapshot | None:
         """The open attempt at the next snapshot. At most one is open at a time."""
         return next((s for s in reversed(self.snapshots) if s.open and s.as_of is None), None)
+
+    @property
+    def reshaped(self) -> Snapshot | None:
+        """The snapshot with which the log got its present table definition; None: it has its first one."""
+        undone = (State.ABORTED, State.ONGOING, State.STAGED)
+        return next((s for s in reversed(self.snapshots) if s.reshape and s.state not in undone), None)
+
+    @property
+    def begins(self) -> int:
+        """The last sqn before the present table definition: later change sets are the log's whole history."""
+        return self.reshaped.from_sqn if self.reshaped else 0
 
     @property
     def as_of_attempts(self) -> tuple[Snapshot, ...]:

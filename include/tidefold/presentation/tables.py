@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from tidefold.domain.ingest.append import differences
 from tidefold.domain.snapshot.select_kind import NAMED_KIND
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.domain.verify.expected_files import is_old
@@ -236,7 +237,10 @@ def _reasons(snapshot: Snapshot, tags: Sequence[str]) -> Iterable[str]:
 def _describe_origin(snapshot: Snapshot) -> Iterable[str]:
     """What it has, where that is not all changes so far."""
     external = snapshot.external
-    if external:
+    if external and external.reshape:
+        told = differences(external.reshape.before, external.reshape.after, "before", "then")
+        yield f"made by a plan: {'; '.join(told) or 'the same table definition'}"
+    elif external:
         yield f"imported ({external.ownership}) from {external.address}, snapshot {external.snapshot} there"
     if snapshot.as_of:
         yield f"as of {snapshot.as_of}, beside the others"

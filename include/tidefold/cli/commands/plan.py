@@ -24,12 +24,14 @@ Expect = Annotated[
 Cases = Annotated[
     Path | None, typer.Option("--cases", help="Try each case below this folder: NAME/landing and NAME/rows.csv.")
 ]
+Apply = Annotated[bool, typer.Option("--apply", help="Publish the plan: the log goes on as it is configured now.")]
 Examples = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show of each kind.", min=0)]
 
 
 def plan(
     terminal: Terminal,
     log: Log,
+    apply: Apply = False,
     sample: SampleFolder = None,
     expect: Expect = None,
     cases: Cases = None,
@@ -37,7 +39,7 @@ def plan(
 ) -> int:
     """Show the rows that an edit changes. Test a configuration.
 
-    Changes nothing of the pipeline.
+    Without --apply nothing of the pipeline changes.
 
     Reads again exactly the files that the log has, under the edited configuration, into a store of its own in
     var/plans. Folds and judges them there, and compares the rows with the published ones: how many are added, removed
@@ -45,20 +47,27 @@ def plan(
     schema_evolution refuses: key, order, merge, the reading of values. The same edit planned again reads only what
     landed since. Needs the landed files. Exit code 3 if the gate refuses the rows.
 
+    --apply publishes a plan that was made and whose gate passed, as one version of the table. From then on explain,
+    as-of, replays and backfills work over the whole history as it is configured now. Kept snapshots stay readable as
+    they are. If the log has taken more since, it is refused (PLAN_BEHIND): plan again. Killed at any step, the same
+    command goes on. To undo it, put the former lines back, plan and apply.
+
     --sample and --cases test the configuration with files of a folder, and need no store: exit code 0, or 3 and the
     rows that differ. rows.csv may have some of the columns; an empty value is null. Starts no Spark.
 
     Example: tidefold plan orders
 
+    Example: tidefold plan orders --apply
+
     Example: tidefold plan orders --cases tests/orders
 
-    Next: tidefold explain LOG KEY
+    Next: tidefold plan LOG --apply
     """
-    if sum(one is not None for one in (sample, cases)) > 1 or (expect and not sample):
-        message = "--sample and --cases exclude each other, and --expect needs --sample."
-        raise InvalidInputError("PLAN_OPTIONS", message, hint="Give --sample with --expect, or --cases, or none.")
+    if sum((apply, sample is not None, cases is not None)) > 1 or (expect and not sample):
+        message = "--apply, --sample and --cases exclude each other, and --expect needs --sample."
+        raise InvalidInputError("PLAN_OPTIONS", message, hint="Give --sample with --expect, or --cases, or --apply.")
     if sample is None and cases is None:
-        return _plan_log(terminal, log, limit)
+        return _apply_plan(terminal, log) if apply else _plan_log(terminal, log, limit)
     return _try_cases(terminal, log, sample, expect, cases)
 
 
@@ -76,7 +85,23 @@ def _plan_log(terminal: Terminal, log: str, limit: int) -> int:
         made = make_plan(pipeline, log, open_beside(pipeline.config, log, folder), engine, limit)
     code = 0 if made.passed else GateFailedError.exit_code
     terminal.result({"command": terminal.command, "exit_code": code, "plan": asdict(made)}, *plan_lines(made))
+    if made.passed and made.edits:
+        terminal.note(f"next: tidefold plan {log} --apply")
     return code
+
+
+def _apply_plan(terminal: Terminal, log: str) -> int:
+    from tidefold.cli.output.outcomes import print_outcomes
+    from tidefold.operations.plan.apply import apply_plan
+    from tidefold.operations.plan.plan import name_plan
+    from tidefold.quality.run.duckdb_rows import open_engines
+    from tidefold.wiring import open_beside
+
+    pipeline = terminal.pipeline()
+    folder = name_plan(pipeline, log)
+    with open_engines(1) as lend, lend() as engine:
+        outcomes = apply_plan(pipeline, log, open_beside(pipeline.config, log, folder), folder, engine)
+    return print_outcomes(terminal, outcomes, after="tidefold snapshot history " + log)
 
 
 def _try_cases(terminal: Terminal, log: str, sample: Path | None, expect: Path | None, cases: Path | None) -> int:

@@ -121,7 +121,7 @@ def layers(state: LogState, snapshot: Snapshot | None, live: bool = False) -> tu
     while current is not None:
         if current.as_of:
             return (*ranges, *_as_of(state, current, current.as_of))
-        imported = current.external is not None
+        imported = current.external is not None and current.reshape is None
         ranges.append(
             FoldedRange(
                 after=current.from_sqn,
@@ -169,7 +169,7 @@ def explain(
     top = next(i for i, layer in enumerate(view) if layer.takes(winner))
     dropping = tuple(layer for layer in view[top::-1] if layer.expire)
     one_alone = shape is None or shape.merge.engine is Engine.LAST
-    cut = view[top].after < state.truncated_to if one_alone else state.truncated_to > 0
+    cut = view[top].after < state.truncated_to if one_alone else state.truncated_to > state.begins
     return KeyHistory(winner, told, dropping, cut)
 
 
@@ -259,8 +259,8 @@ def unknown(state: LogState, view: Sequence[FoldedRange]) -> tuple[tuple[int, in
     """
     end = max((layer.to for layer in view), default=0)
     cut = min(state.truncated_to, end)
-    lost = state.lost_from or cut + 1
-    gone = tuple((first, last) for first, last in ((1, min(cut, lost - 1)), (lost, cut)) if first <= last)
+    lost, begins = state.lost_from or cut + 1, state.begins + 1
+    gone = tuple((first, last) for first, last in ((begins, min(cut, lost - 1)), (lost, cut)) if first <= last)
     return (*gone, *((c.begin, c.sqn) for c in state.change_sets if c.begin < c.sqn and c.begin <= end))
 
 

@@ -96,6 +96,13 @@ def require_open(state: LogState) -> None:
             hint=f"`tidefold move resume {state.log}` ends the stop. Files that land meanwhile are ingested then.",
         )
     attempt = state.open_attempt
+    if attempt and attempt.reshape:
+        raise RefusedError(
+            "PLAN_OPEN",
+            f"Log `{state.log}` gets another table definition with snapshot {attempt.id} ({attempt.state}).",
+            hint=f"`tidefold plan {state.log} --apply` finishes it, `tidefold step abort {state.log}` gives it up. "
+            "Landed files stay.",
+        )
     if attempt and attempt.external and never_took(state):
         raise RefusedError(
             "IMPORT_OPEN",

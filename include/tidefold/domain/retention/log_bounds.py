@@ -158,7 +158,9 @@ def bounds(state: LogState, keep: int | None, log: LogRetention | None = None) -
     kept = newest(state, max(count, 1))
     if not kept:
         return ()
-    oldest = min(kept, key=lambda s: s.to_sqn)
+    # No change set is replayed onto a snapshot with the table definition from before a plan.
+    first = state.reshaped.id if state.reshaped else 0
+    oldest = min((s for s in kept if s.id >= first), key=lambda s: s.to_sqn)
     listed = [
         Bound("replay", oldest.to_sqn, _describe_replay(state, oldest)),
         Bound("materialized", kept[-1].to_sqn, f"snapshot {kept[-1].id} is the newest completed one"),

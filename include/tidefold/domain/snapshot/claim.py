@@ -268,7 +268,7 @@ def _begin(state: LogState, request: Claim) -> LogState:
 def _until(state: LogState, begun: Snapshot) -> int | None:
     """Returns the last commit time of the changes to fold; None: not known."""
     if begun.external:
-        return None
+        return begun.reshape.max_commit_time if begun.reshape else None
     below = None if begun.parent is None else require_snapshot(state, begun.parent)
     folded = state.change_sets_in(begun.from_sqn, begun.folds_to)
     return latest_commit_time([below.max_commit_time] if below else [], (c.times for c in folded))
@@ -298,6 +298,13 @@ def require_completed(state: LogState, snapshot: int) -> Snapshot:
 def _restoring(state: LogState, begun: Snapshot, request: RestorePoint) -> Snapshot:
     """Returns the attempt that restores the rows of a snapshot under a new id. One more restore undoes it."""
     wanted = require_completed(state, request.snapshot)
+    if state.reshaped and wanted.id < state.reshaped.id:
+        raise RefusedError(
+            "SHAPE_OLDER",
+            f"Snapshot {wanted.id} of `{state.log}` has the table definition from before snapshot {state.reshaped.id}.",
+            hint=f"`tidefold move export {state.log} {wanted.id} --to FOLDER` writes its rows. To have them in the "
+            f"table, put the former configuration back and run `tidefold plan {state.log}`.",
+        )
     is_tail = wanted.kind is SnapshotKind.TAIL
     origin = wanted.base if is_tail else wanted.id
     end = wanted.from_sqn if is_tail and request.mode is RestoreMode.CARRY else wanted.to_sqn
@@ -334,6 +341,11 @@ def _stop_at(state: LogState, request: Claim, wanted: RestorePoint) -> LogState:
 def _importing(state: LogState, begun: Snapshot, external: External) -> Snapshot:
     """Returns the attempt that imports rows, and leaves out unfolded changes. An empty log continues where they end."""
     begun = replace(begun, external=external, horizon=None)
+    if reshape := external.reshape:
+        # The change sets of the plan follow those of the log.
+        first = state.last_sqn
+        until, schema = first + external.sqn, reshape.schemas[-1].id
+        return replace(begun, from_sqn=first, to_sqn=until, schema=schema, horizon=reshape.horizon)
     if never_took(state):
         return replace(begun, from_sqn=external.sqn, to_sqn=external.sqn)
     begins = max(begun.from_sqn, state.truncated_to)

@@ -89,7 +89,7 @@ def _descend(state: LogState, source: int | None, span: _Span, expired: tuple[Ex
 
 def _has_lineage(snapshot: Snapshot) -> bool:
     """Whether its rows were made from all changes of this log."""
-    return snapshot.external is None and snapshot.as_of is None
+    return (snapshot.external is None or snapshot.reshape is not None) and snapshot.as_of is None
 
 
 def _is_kept(snapshot: Snapshot | None) -> bool:
@@ -194,7 +194,7 @@ def find_backfill_base(state: LogState, since: int) -> Snapshot | None:
         # A row with a commit time in the future, or without one, must not keep the log for ever.
         if min(serves, micros(one.started_at) + _SECOND) <= since:
             base = one
-    return base or (oldest if state.truncated_to else None)
+    return base or (oldest if state.truncated_to > state.begins else None)
 
 
 def _lineage(state: LogState, snapshot: Snapshot | None) -> Iterator[Snapshot]:

@@ -14,6 +14,7 @@ from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import SourceProgress
 from tidefold.domain.source_progress_history import continue_from, progress_at
+from tidefold.domain.table.schema_evolution import schemas_of
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import GateFailedError, InvalidInputError, NotFoundError, RefusedError, SupersededError
 
@@ -128,10 +129,11 @@ def override(state: LogState, snapshot_id: int, by: str, why: str) -> LogState:
     return state.with_snapshot(replace(snapshot, verdict=verdict))
 
 
-def confirm(state: LogState, snapshot_id: int) -> LogState:
+def confirm(state: LogState, snapshot_id: int, planned: LogState | None = None) -> LogState:
     """Completes a staged snapshot. Needs a PASS for its files, and the newest completed snapshot as base (I3, I8).
 
     A snapshot as of an instant gets its tag in the same transition, and needs no base.
+    planned: the log in the store of its plan, if the snapshot is that of a plan.
     """
     snapshot = require_not_aborted(state, snapshot_id)
     if snapshot.state is State.COMPLETED:
@@ -164,6 +166,8 @@ def confirm(state: LogState, snapshot_id: int) -> LogState:
     # The log has the number of buckets of its newest completed snapshot.
     shape = replace(state.shape, buckets=snapshot.buckets or state.shape.buckets)
     completed = replace(snapshot, state=State.COMPLETED)
+    if snapshot.reshape:
+        return _adopt(state, snapshot, planned).with_snapshot(completed)
     return replace(_continue_from_import(state, snapshot), shape=shape).with_snapshot(completed)
 
 
@@ -186,9 +190,48 @@ def _continue_from_import(state: LogState, snapshot: Snapshot) -> LogState:
     return continue_from(replace(state, truncated_to=snapshot.to_sqn), progress)
 
 
+def _adopt(state: LogState, snapshot: Snapshot, planned: LogState | None) -> LogState:
+    """Gives the log the table definition, the change sets and the source positions of its plan, in one commit.
+
+    The former change sets cannot be folded under the new definition: they become garbage. Those of the plan get the
+    numbers after them, so that no sqn is used twice.
+    """
+    reshape, after = snapshot.reshape, snapshot.from_sqn
+    if reshape is None or planned is None or state.last_sqn != after or planned.last_sqn != snapshot.to_sqn - after:
+        raise SupersededError(
+            "PLAN_MOVED",
+            f"Log `{state.log}` or the plan of its snapshot {snapshot.id} has changed since it was claimed.",
+            hint=f"`tidefold step abort {state.log}`, then `tidefold plan {state.log} --apply` again.",
+        )
+    shift = reshape.schemas[-1].id - planned.schema
+    change_sets = tuple(
+        replace(c, sqn=c.sqn + after, first=None if c.first is None else c.first + after, schema=c.schema + shift)
+        for c in planned.change_sets
+    )
+    landed = tuple(replace(e, sqn=None if e.sqn is None else e.sqn + after) for e in planned.landed)
+    former = [c.location.segment for c in state.change_sets] + [e.quarantine for e in state.landed if e.quarantine]
+    garbage = dict.fromkeys((*state.garbage, *former))
+    return replace(
+        state,
+        shape=replace(reshape.after, buckets=snapshot.buckets or reshape.after.buckets),
+        schemas=(*schemas_of(state), *reshape.schemas),
+        change_sets=change_sets,
+        landed=landed,
+        last_file=planned.last_file,
+        positions=planned.positions,
+        names=planned.names,
+        landing=planned.landing,
+        followed_ttl=planned.followed_ttl,
+        truncated_to=after,
+        lost_from=0,
+        fence=state.fence + 1,
+        garbage=tuple(garbage),
+    )
+
+
 def progress_after_import(state: LogState, snapshot: Snapshot, original: SourceProgress) -> SourceProgress:
     """Returns what the log knows of its source with an imported snapshot."""
-    if never_took(state):
+    if never_took(state) or snapshot.reshape:
         return original
     own = progress_at(state, snapshot.to_sqn)
     return replace(own, last_file=max(own.last_file, original.last_file))

@@ -164,10 +164,12 @@ def changes_of(schemas: tuple[Schema, ...]) -> tuple[tuple[Schema, tuple[SchemaC
 
 
 def describe_schemas(state: LogState) -> list[str]:
-    """Describes the changes of each schema, for people, oldest first."""
+    """Describes the changes of each schema, for people, oldest first; that of a plan stands with its snapshot."""
+    begun = {one.reshape.schemas[0].id for one in state.snapshots if one.reshape}
     return [
         f"schema {schema.id}{f', {schema.instant[:16]}' if schema.instant else ''}: {'; '.join(map(str, changed))}"
         for schema, changed in changes_of(state.schemas)
+        if schema.id not in begun
     ]
 
 
@@ -272,14 +274,14 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configuration does not match the table of log `{state.log}` ({'; '.join(changed)}).",
-        hint=_hint(state) or f"Put the old value back. {_advise_to_begin_again(state.log)}",
+        hint=_hint(state) or f"Put the old value back. {_advise_to_plan(state.log)}",
     )
 
 
-def _advise_to_begin_again(log: str) -> str:
+def _advise_to_plan(log: str) -> str:
     return (
-        f"`tidefold plan {log}` shows which rows the new value changes. If its landed files still exist, begin the "
-        f"log again: `tidefold retain drop {log}` (it deletes table and snapshots), then `tidefold step ingest {log}`."
+        f"If its landed files still exist, `tidefold plan {log}` shows which rows the new value changes, and `tidefold "
+        f"plan {log} --apply` publishes them."
     )
 
 
@@ -372,8 +374,7 @@ def _require_allowed(state: LogState, differences: tuple[SchemaChange, ...], pol
     raise RefusedError(
         "SHAPE_CHANGED",
         f"The configuration does not match log `{state.log}` ({reasons}). Nothing was changed.",
-        hint=_hint(state)
-        or f"{wider} the old {place} back{allow if able else ''}. {_advise_to_begin_again(state.log)}",
+        hint=_hint(state) or f"{wider} the old {place} back{allow if able else ''}. {_advise_to_plan(state.log)}",
     )
 
 
@@ -383,11 +384,22 @@ def schemas_of(state: LogState) -> tuple[Schema, ...]:
 
 
 def shape_at(state: LogState, schema: int) -> TableSpec:
-    """Returns the table definition of the log with this schema."""
-    schemas = schemas_of(state)
+    """Returns the table definition of the log with this schema, also one from before or after a plan is confirmed."""
+    for snapshot in state.snapshots:
+        if (reshape := snapshot.reshape) is None or snapshot.state is State.ABORTED:
+            continue
+        first = reshape.schemas[0].id
+        if snapshot.open and schema >= first:
+            return _shape_in(reshape.after, reshape.schemas, schema)
+        if not snapshot.open and schema < first:
+            return _shape_in(reshape.before, tuple(s for s in schemas_of(state) if s.id < first), schema)
+    return _shape_in(state.shape, schemas_of(state), schema)
+
+
+def _shape_in(shape: TableSpec, schemas: tuple[Schema, ...], schema: int) -> TableSpec:
     newest, wanted = schemas[-1], schema_of(schemas, schema)
     if wanted.id == newest.id:
-        return state.shape
+        return shape
     names_then = {number: column.name for column, number in zip(wanted.columns, wanted.ids, strict=True)}
     names = {name: names_then[number] for name, number in newest.named.items() if number in names_then}
-    return rename_columns(state.shape, wanted.columns, names)
+    return rename_columns(shape, wanted.columns, names)

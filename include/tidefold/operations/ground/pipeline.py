@@ -28,8 +28,8 @@ class Pipeline:
     versions: a cache of the newest ledger version of each log; None: each call reads it again.
     any_target: whether operations may write to and import from any address, as for a person at the command line;
         else, as in Airflow, only below the configured `targets`.
-    again: the landed files that a plan reads again, in the order of their arrival, with the bytes and the records that
-        were taken of each; None: whatever landed is ingested.
+    again: the landed files that a plan reads again, in the order of their arrival, with the bytes that were taken of
+        each; None: whatever landed is ingested.
     """
 
     config: Config
@@ -41,7 +41,7 @@ class Pipeline:
     compared: ComparedFields = field(default_factory=dict, compare=False, repr=False)
     versions: Versions | None = field(default=None, compare=False, repr=False)
     any_target: bool = True
-    again: Mapping[str, tuple[int, int]] | None = field(default=None, compare=False, repr=False)
+    again: Mapping[str, int] | None = field(default=None, compare=False, repr=False)
 
     def ledger(self, log: str) -> Ledger:
         return Ledger(self.store, log, self.pages, self.before_write, self.compared, self.versions)

@@ -67,7 +67,7 @@ def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
     recovery.roll_forward(pipeline.store, logs)
     prepared = map_logs(partial(_prepare_log, pipeline), logs, pipeline.at_once)
     if (again := pipeline.again) is not None:
-        return [one.limit_to_taken(again) if isinstance(one, Planned) else one for one in prepared]
+        return [one.with_bound(dict.fromkeys(again)) if isinstance(one, Planned) else one for one in prepared]
     return limit_to_points(pipeline, prepared)
 
 

@@ -81,14 +81,6 @@ class Planned:
         """Returns the plan limited to the first records of each file; other files wait."""
         return replace(self, bound=bound, plan=limit_plan(self.plan, bound))
 
-    def limit_to_taken(self, again: Mapping[str, tuple[int, int]]) -> Planned:
-        """Returns the plan with what was taken before of each file: a file that has grown since is not read to its end.
-
-        again: as a pipeline has it.
-        """
-        sizes = {file.name: file.size for file in self.listed.files}
-        return self.with_bound({name: None if sizes.get(name) == taken else n for name, (taken, n) in again.items()})
-
 
 @dataclass(frozen=True, slots=True)
 class ExtractTaken:
@@ -215,11 +207,21 @@ def _plan_landed(pipeline: Pipeline, state: LogState) -> Planned:
     feed = pipeline.log_of(state).feed
     source = source_of(feed) if feed else None
     listing = source.listing(state) if source else Listing(())
+    if pipeline.again is not None:
+        listing = _list_again(listing, pipeline.again, state)
     newest = newest_files(listing.files, state)
     endings = {file.name: source.ending(file, taken) for file, taken in newest} if source else {}
     problems = (*listing.problems, *find_rewritten(listing.files, state))
     listed = Listed(state.log, feed, state, listing.files, endings, problems)
     return Planned(listed, plan_files(listing.files, endings, state))
+
+
+def _list_again(listing: Listing, again: Mapping[str, int], state: LogState) -> Listing:
+    """Returns these files of the listing that the log has not read yet, each as long as it was when it was taken."""
+    read = {entry.name: entry.length for entry in state.landed}
+    files = (f for f in listing.files if f.name in again and read.get(f.name) != again[f.name])
+    as_taken = (replace(f, stamp=replace(f.stamp, size=min(f.size, again[f.name]))) for f in files)
+    return replace(listing, files=tuple(as_taken), problems=tuple(p for p in listing.problems if p.file in again))
 
 
 def _require_feed(config: LogConfig, state: LogState, files: Sequence[LandedFile]) -> None:

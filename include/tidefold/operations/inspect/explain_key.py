@@ -294,7 +294,8 @@ class _Explaining:
         return None
 
     def _find_kept_rows(self) -> tuple[Kept, ...]:
-        kept = [s for s in self._state.snapshots if s.state in (State.COMPLETED, State.STAGED)]
+        first = self._state.reshaped.id if self._state.reshaped else 0  # Earlier ones may have another key.
+        kept = [s for s in self._state.snapshots if s.id >= first and s.state in (State.COMPLETED, State.STAGED)]
         return tuple(self._read_kept_row(s) for s in kept)
 
     def _read_kept_row(self, snapshot: Snapshot) -> Kept:

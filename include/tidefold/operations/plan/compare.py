@@ -24,7 +24,7 @@ from tidefold.domain.table.table_spec import ORDER, VALID_FROM, VALID_TO, TableS
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.operations.inspect.diff import find_ranges
 from tidefold.read.plan import ReadPlan, ReadTask
-from tidefold.read.task import ADDED, CHANGED, REMOVED, Difference, load_batches, plan_schema, read_task
+from tidefold.read.task import ADDED, CHANGED, KINDS, REMOVED, Difference, load_batches, plan_schema, read_task
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch
 
@@ -51,7 +51,7 @@ class Comparison:
 
     rows: tuple[int, int]
     joined_by: tuple[str, ...]
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(KINDS, 0)))
     columns: Counter[str] = field(default_factory=Counter)
     lost: int = 0
     examples: list[Difference] = field(default_factory=list)

@@ -52,7 +52,7 @@ def _find_obstacles(log: LogConfig) -> Iterator[str]:
 def _find_gaps(state: LogState) -> Iterator[str]:
     """Yields why the landed files of a log are not all that its rows were made of."""
     if state.lost_from or any(e.name.endswith(IMPORTED) for e in state.landed) or any(
-        one.external for one in state.snapshots if one.published
+        one.external and not one.reshape for one in state.snapshots if one.published
     ):  # fmt: skip
         yield "its first rows were imported, or its ledger was rebuilt"
     elif find_skipped_ranges(state):

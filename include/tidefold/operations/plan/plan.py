@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +143,9 @@ def _compare(
     pipeline: Pipeline, state: LogState, shown: Snapshot | None, shadow: Shadow, gone: tuple[str, ...], limit: int
 ) -> Comparison:
     if shown is None:
-        return Comparison((0, shadow.snapshot.rows), (), Counter({ADDED: shadow.snapshot.rows}))
+        first = Comparison((0, shadow.snapshot.rows), ())
+        first.counts[ADDED] = shadow.snapshot.rows
+        return first
     before = plan_from(pipeline, state, ReadRequest(snapshot=shown.id))
     after = plan_from(shadow.pipeline, shadow.state, ReadRequest(snapshot=shadow.snapshot.id))
     sqns = {entry.sqn for entry in state.landed if entry.name in gone}

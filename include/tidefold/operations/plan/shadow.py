@@ -6,7 +6,6 @@ A shadow store is a whole store with this one log. No reader of the table sees i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -55,7 +54,8 @@ def fill(beside: Pipeline, log: str, live: Pipeline | None, engine: QualityEngin
     """
     state = live.ledger(log).find() if live else None
     if state is not None:
-        beside = replace(beside, again=_take_again(state))
+        # The last part of a file that grew has the length of the whole.
+        beside = replace(beside, again={entry.name: entry.length for entry in state.landed})
     ledger = beside.ledger(log)
     abort(beside, log, "the log is planned again")
     ingested = ingest(beside, [log], in_process)[0]
@@ -75,15 +75,6 @@ def fill(beside: Pipeline, log: str, live: Pipeline | None, engine: QualityEngin
     kept = (State.COMPLETED, State.STAGED)
     made = next(s for s in reversed(planned.snapshots) if s.run == run and s.state in kept)
     return Shadow(beside, planned, made, ingested, judged)
-
-
-def _take_again(state: LogState) -> Mapping[str, tuple[int, int]]:
-    """Returns the files that the log has taken, as a pipeline names them. The last part of a file has its length."""
-    again: dict[str, tuple[int, int]] = {}
-    for entry in state.landed:
-        _, records = again.get(entry.name, (0, 0))
-        again[entry.name] = (entry.length, records + entry.records)
-    return again
 
 
 def _judge(beside: Pipeline, log: str, run: str, live: Pipeline | None, engine: QualityEngine) -> Outcome:

@@ -15,6 +15,7 @@ from tidefold.domain.snapshot import claim
 from tidefold.domain.snapshot.manifest import data_folder
 from tidefold.domain.snapshot.select_kind import KindDecision
 from tidefold.domain.snapshot.transitions import progress_after_import
+from tidefold.domain.table.schema_evolution import schemas_of
 from tidefold.errors import CorruptError
 from tidefold.fold.inputs import SourcePlaces
 from tidefold.fold.plan import (
@@ -31,8 +32,10 @@ from tidefold.fold.plan_fold import sort_by_weight
 from tidefold.operations.ground.originals import Original, check_original, original_at
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.snapshot import attempt
 from tidefold.operations.snapshot.attempt import Attempt, Claimant, RestoreInfo
+from tidefold.operations.snapshot.switch import find_reshape
 
 
 class Import(msgspec.Struct, frozen=True, tag="import"):
@@ -41,19 +44,25 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
     `address`: the whole address of the snapshot.
     `ownership`: who owns the original afterwards.
     `takeover`: supersede an attempt of another run.
+    `reshape`: the snapshot is that of the log's plan: the log goes on with its table definition and its change sets.
     """
 
     run: str
     address: str
     ownership: Ownership
     takeover: bool = False
+    reshape: bool = False
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Checks the original before anything changes. Raises TidefoldError."""
         attempt.require_no_set(pipeline, log)
         external = check_original(pipeline, log, self.address, self.ownership).external(self.ownership)
-        pipeline.ledger(log).begin(pipeline.log(log).shape)
-        attempt.bring_up_to_date(pipeline, log, self.run)
+        if self.reshape:
+            roll_forward(pipeline, log)
+            external = replace(external, reshape=find_reshape(pipeline, pipeline.ledger(log).read(), external))
+        else:
+            pipeline.ledger(log).begin(pipeline.log(log).shape)
+            attempt.bring_up_to_date(pipeline, log, self.run)
         return partial(self._claim, pipeline, external, now(), attempt.new_token())
 
     def _claim(self, pipeline: Pipeline, external: External, instant: str, token: str, state: LogState) -> LogState:
@@ -83,6 +92,8 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
             message = f"The snapshot at {external.address} changed since the import began."
             raise CorruptError("ORIGINAL_CHANGED", message, hint="Import again.")
         configured = pipeline.log(state.log).shape
+        if external.reshape:
+            configured = external.reshape.after
         native = original.savepoint.kind is Layout.NATIVE
         # The files of a native savepoint are taken over unchanged, in the buckets that they were written for.
         shape = replace(configured, buckets=original.savepoint.shape.buckets) if native else configured
@@ -103,7 +114,7 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
             None,
             shape,
             tasks,
-            schemas=state.schemas,
+            schemas=(*schemas_of(state), *external.reshape.schemas) if external.reshape else state.schemas,
             progress=progress_after_import(state, snapshot, external.progress),
             restored=restored,
             redistribution=original.savepoint.redistribution,
@@ -118,6 +129,8 @@ def _find_unsaved(state: LogState, external: External, newest: Snapshot) -> tupl
 
 
 def _choose_kind(external: External) -> KindDecision:
+    if external.reshape:
+        return KindDecision(SnapshotKind.FULL, "a plan makes each row again")
     if external.ownership is Ownership.NO_CLAIM:
         return KindDecision(SnapshotKind.FULL, "the original stays the user's, and may go")
     return KindDecision(SnapshotKind.INCREMENTAL, "the original's files are taken over where that is possible")

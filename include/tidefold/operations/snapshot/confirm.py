@@ -13,6 +13,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.snapshot_details import PointInTimeDetails, PublicationDetails
 from tidefold.operations.publish.publish_log import note_completion, require_as_published, roll_forward
 from tidefold.operations.publish.publish_set import require_alone
+from tidefold.operations.snapshot.switch import bring_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,11 @@ def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation())
     if chosen.published or chosen.kind is SnapshotKind.TAIL:
         return _outcome(log, Status.ALREADY, chosen)
     let_through(pipeline, log, chosen.id, wanted.override)
-    ledger.commit(lambda state: transitions.confirm(state, chosen.id))
+    if chosen.reshape:
+        with bring_over(pipeline, chosen) as complete:
+            ledger.commit(complete)
+    else:
+        ledger.commit(lambda state: transitions.confirm(state, chosen.id))
     roll_forward(pipeline, log, wanted.reconcile)
     return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), chosen.id))
 

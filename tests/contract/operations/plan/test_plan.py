@@ -129,6 +129,42 @@ def test_the_same_edit_planned_again_reads_what_the_log_took_since(tmp_path: Pat
     assert [(e.name, e.number) for e in beside.ledger("orders").read().landed] == [("b.csv", 1), ("a.csv", 2)]
 
 
+STREAM = """\
+version: 1
+store: store
+spark: {above: 1GB}
+logs:
+  orders:
+    source: {format: json, path: landing, record: value}
+    key: [id]
+    columns: {id: long, text: string, at: long}
+    order: ORDER
+"""
+
+
+def test_a_file_that_has_grown_since_is_read_as_far_as_the_log_took_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "tidefold.yaml").write_text(STREAM.replace("ORDER", "position"))
+    lines = [f'{{"id": {n % 2}, "text": "t{n}", "at": {9 - n}}}\n' for n in range(6)]
+    landed = tmp_path / "landing/orders+0+0000000000.jsonl"
+    for end in (2, 4):  # It grows while it is ingested, too: its records have offsets, so no number decides.
+        landed.write_text("".join(lines[:end]))
+        call("run")
+    landed.write_text("".join(lines))
+    (tmp_path / "tidefold.yaml").write_text(STREAM.replace("ORDER", "[at]"))
+    for _ in range(2):
+        told = call_json("plan", "orders")["plan"]
+        assert told["gone"] == []
+        landed.write_text("".join(lines) + lines[0])  # It grows again, while nothing is ingested.
+    assert {one["key"]["id"]: (one["before"]["text"], one["after"]["text"]) for one in told["examples"]} == {
+        0: ("t2", "t0"),
+        1: ("t3", "t1"),
+    }
+
+
 def test_what_cannot_be_planned_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     configure(tmp_path)

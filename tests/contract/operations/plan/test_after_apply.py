@@ -1,0 +1,190 @@
+"""What a log can do after a plan was applied: verify, drill, restore, rebuild, retention, as-of, earlier rows, undo."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from support.commands import call, call_json
+from support.planned import DAY, configure, land, plan, run
+from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DuckDBEngine]:
+    with open_engines(1) as lend, lend() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def applied(tmp_path_factory: pytest.TempPathFactory, engine: DuckDBEngine) -> Path:
+    """A log with two snapshots ordered by `created`, and a third one that a plan ordered by `changed`."""
+    folder = tmp_path_factory.mktemp("applied")
+    pipeline = configure(folder)
+    first = DAY % (1, 0)
+    land(folder, "b.csv", *(("U", i, 1, f"{i}.10", first, DAY % (5, 0)) for i in (1, 2, 3)))
+    run(pipeline, "r1", engine)
+    land(folder, "a.csv", *(("U", i, 1, f"{i}.20", first, DAY % (4, 0)) for i in (1, 2)), ("D", 3, 1, "", first, first))
+    run(pipeline, "r2", engine)
+    pipeline = configure(folder, order="[changed]")
+    plan(pipeline, engine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done = call("plan", "orders", "--apply").output
+        assert "snapshot 3 with 3 rows is version 2 of the table" in done
+        assert "already: snapshot 3" not in done
+    assert not [*(folder / "var/plans").iterdir()]
+    return folder
+
+
+@pytest.fixture
+def log(applied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the log, at which the test works."""
+    shutil.copytree(applied, tmp_path / "log")
+    monkeypatch.chdir(tmp_path / "log")
+    return tmp_path / "log"
+
+
+def amounts(*words: str) -> dict[int, str]:
+    return {row["id"]: row["amount"] for row in call_json("read", "orders", *words)["rows"]}
+
+
+NOW, BEFORE = {1: "1.10", 2: "2.10", 3: "3.10"}, {1: "1.20", 2: "2.20"}
+
+
+def test_readers_see_one_commit_and_earlier_rows_stay_readable(log: Path) -> None:
+    assert amounts() == NOW
+    assert amounts("--snapshot", "2") == BEFORE
+    table = DeltaTable(str(log / "store/tables/orders"))
+    assert table.version() == 2
+    table.load_as_version(1)
+    assert {row["id"]: row["amount"] for row in table.to_pyarrow_table().to_pylist()} == BEFORE
+    call("move", "export", "orders", "2", "--to", str(log / "before"))
+    call("snapshot", "diff", "orders", "2", "3")
+
+
+def test_the_history_and_an_explanation_name_the_plan_and_the_landed_files(log: Path) -> None:
+    assert "made by a plan: order: created before, changed then" in call("snapshot", "history", "orders").output
+    told = call("explain", "orders", "id=1").output
+    assert "landed as b.csv, row 1" in told
+    assert "a.csv, row 1" in told
+    assert "not known any more" not in told
+    assert "2 (" not in told.split("in kept snapshots")[-1]
+
+
+def test_the_next_files_are_folded_and_everything_is_whole(log: Path) -> None:
+    land(log, "c.csv", ("U", 1, 1, "1.30", DAY % (9, 0), DAY % (1, 0)), ("U", 4, 1, "4.10", DAY % (1, 0), DAY % (1, 0)))
+    call("run")
+    assert amounts() == {**NOW, 4: "4.10"}
+    call("check", "verify", "orders", "--deep")
+    call("check", "drill", "orders")
+    call("move", "savepoint", "orders", "--to", str(log / "saved"))
+    former = {path.name for path in (log / "store/changelog").rglob("*.seg")}
+    call("retain", "truncate", "orders")
+    call("retain", "clean", "orders")
+    state = configure(log, order="[changed]").ledger("orders").read()
+    needed = {Path(one.location.segment).name for one in state.change_sets}
+    assert {path.name for path in (log / "store/changelog").rglob("*.seg")} == needed < former
+    call("retain", "subsume", "orders")
+    call("check", "verify", "orders")
+
+
+def test_an_earlier_snapshot_is_not_restored_into_the_log_and_that_of_the_plan_is(log: Path) -> None:
+    assert "SHAPE_OLDER" in call("restore", "orders", "2", "--log-position", "skip", code=3).output
+    land(log, "c.csv", ("U", 1, 1, "9.90", DAY % (1, 0), DAY % (9, 0)))
+    call("run")
+    call("restore", "orders", "3", "--log-position", "replay")
+    call("step", "quality")
+    call("step", "confirm", "orders")
+    assert amounts() == NOW
+    call("run")
+    assert amounts() == {**NOW, 1: "9.90"}
+
+
+def test_a_lost_ledger_is_rebuilt(log: Path) -> None:
+    shutil.rmtree(log / "store/logs/orders/ledger")
+    shutil.rmtree(log / "store/logs/orders/pages", ignore_errors=True)
+    call("move", "rebuild", "orders", "--yes")
+    land(log, "c.csv", ("U", 4, 1, "4.10", DAY % (1, 0), DAY % (1, 0)))
+    call("run")
+    assert amounts() == {**NOW, 4: "4.10"}
+
+
+def test_a_plan_of_the_former_lines_undoes_it(log: Path, engine: DuckDBEngine) -> None:
+    made, _ = plan(configure(log), engine)
+    assert made.counts["changed"] == 2
+    assert made.counts["removed"] == 1
+    call("plan", "orders", "--apply")
+    assert amounts() == BEFORE
+    call("check", "verify", "orders")
+    # Twice is once: the same configuration changes nothing.
+    made, _ = plan(configure(log), engine)
+    assert not any(made.counts.values())
+
+
+def test_who_needs_the_former_changes_is_named_and_nothing_changes(log: Path, engine: DuckDBEngine) -> None:
+    plan(configure(log), engine)
+    configure(log, order="[changed]")
+    call("snapshot", "hold", "orders", "audit", "3", "--reason", "until May")
+    call("consumer", "register", "orders", "mart", "--at", "4")
+    before = configure(log).ledger("orders").read()
+    said = call("plan", "orders", "--apply", code=3).output
+    assert "PLAN_HELD" in said
+    assert "hold `audit`; consumer `mart`" in said
+    assert configure(log).ledger("orders").read() == before
+
+
+def test_without_a_plan_nothing_is_applied(log: Path, engine: DuckDBEngine) -> None:
+    configure(log, key="id, line")
+    assert "PLAN_MISSING" in call("plan", "orders", "--apply", code=4).output
+    (log / "suite.yaml").write_text("checks:\n  - row_count: {min: 9}\n")
+    config = (log / "tidefold.yaml").read_text()
+    (log / "tidefold.yaml").write_text(config.replace("quality: {", "quality: {suite: suite.yaml, "))
+    assert json.loads(call("plan", "orders", "--format", "json", code=3).stdout)["plan"]["passed"] is False
+    assert "PLAN_MISSING" in call("plan", "orders", "--apply", code=4).output
+
+
+def test_snapshots_with_different_keys_are_not_compared(log: Path, engine: DuckDBEngine) -> None:
+    made, _ = plan(configure(log, order="[changed]", key="id, line"), engine)
+    assert not any(made.counts.values())
+    call("plan", "orders", "--apply")
+    assert (
+        "[DIFF_KEYS] The keys of the snapshots of `orders` differ (id; later id, line)"
+        in call("snapshot", "diff", "orders", "3", "4", code=3).output
+    )
+    assert "landed as b.csv, row 2" in call("explain", "orders", "id=2", "line=1").output
+
+
+def test_rows_as_of_an_instant_before_it_are_those_of_an_undisturbed_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: DuckDBEngine
+) -> None:
+    timed = "UTC, commit_time: changed"
+    live, undisturbed = tmp_path / "live", tmp_path / "undisturbed"
+    pipelines = (
+        configure(live, order="[created, changed]", zone=timed),
+        configure(undisturbed, order="[changed]", zone=timed),
+    )
+    for number, day in enumerate((5, 3)):
+        for folder, pipeline in zip((live, undisturbed), pipelines, strict=True):
+            land(folder, f"{number}.csv", *(("U", i, 1, f"{day}.{i}0", DAY % (1, 0), DAY % (day, i)) for i in (1, 2)))
+            run(pipeline, f"r{number}", engine)
+    plan(configure(live, order="[changed]", zone=timed), engine)
+    came = []
+    for folder in (live, undisturbed):
+        monkeypatch.chdir(folder)
+        if folder is live:
+            call("plan", "orders", "--apply")
+        call("snapshot", "as-of", "orders", "--at", "2026-11-04T00:00:00Z")
+        made = configure(folder, order="[changed]", zone=timed).ledger("orders").read().tags[-1].snapshot
+        came.append(amounts("--snapshot", str(made)))
+    assert came == [{1: "3.10", 2: "3.20"}] * 2
+
+
+def test_an_apply_with_a_change_feed_is_refused_by_name(log: Path, engine: DuckDBEngine) -> None:
+    plan(configure(log, more="    change_feed: true\n"), engine)
+    assert "readers of `change_feed`" in call("plan", "orders", "--apply", code=3).output
