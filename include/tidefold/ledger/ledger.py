@@ -144,13 +144,13 @@ class Ledger(StateLedger[LogState, ledger_evidence.Evidence]):
 
         Raises CorruptError if the table is missing now.
         """
-        known = ledger_evidence.find_published_version(state)
-        if known < 0:
+        published = ledger_evidence.find_published_version(state)
+        if published < 0:
             return False
         entries = self._store.list(LogPaths(self._name).table_log)
         if not entries:
             raise self._describe_missing()
-        return max(list_versions(entries), default=known) > known
+        return max(list_versions(entries), default=published) > published
 
     def _describe_missing(self) -> CorruptError:
         return CorruptError(

@@ -54,7 +54,7 @@ def _trace(pipeline: Pipeline, state: LogState, check: CheckHistory, bad: FirstB
     if bad.key is None:
         why = "no key of a bad row was stored" if state.shape.key else "the table has no key to find its change by"
         return replace(bad, error=why)
-    found: list[tuple[str, Origin]] = []
+    origins: list[tuple[str, Origin]] = []
     why = "the log does not have the change any more"
     for key in check.bad_keys if "unique" in check.type else (bad.key,):
         try:
@@ -62,10 +62,10 @@ def _trace(pipeline: Pipeline, state: LogState, check: CheckHistory, bad: FirstB
         except (TidefoldError, ValueError) as error:
             why = str(error)
             continue
-        found += [(key, origin)] if origin and origin.landed else []
-    if not found:
+        origins += [(key, origin)] if origin and origin.landed else []
+    if not origins:
         return replace(bad, error=why)
-    key, origin = max(found, key=lambda one: (one[1].sqn, one[1].partition, one[1].offset))
+    key, origin = max(origins, key=lambda one: (one[1].sqn, one[1].partition, one[1].offset))
     if check.last_good is not None and origin.sqn <= require_snapshot(state, check.last_good).folds_to:
         # Nothing that landed for this row made it bad.
         why = f"the row did not change since snapshot {check.last_good}, which was good; what it is compared with did"

@@ -69,13 +69,13 @@ def read_file_order(
     names: of all files; parts: the rows of those that were sampled. Both are relative to the folder of the log.
     keys: what may be the key, the likeliest first.
     """
-    found = FileOrder(names, min(split_names(names)[1], default=""), _find_equal(parts, keys))
-    if found.is_told:
-        return found
+    told = FileOrder(names, min(split_names(names)[1], default=""), _find_equal(parts, keys))
+    if told.is_told:
+        return told
     key = keys[0] if len(keys) == 1 else ()
     rows = [row for part in parts.values() for row in part]
     rising = tuple(c.name for c in columns if c.name not in key and _is_rising(c, rows))
-    return FileOrder(names, found.misfit, found.equal, rising)
+    return FileOrder(names, told.misfit, told.equal, rising)
 
 
 def _find_equal(parts: Mapping[str, Data], keys: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -284,8 +284,8 @@ def list_by_number(feed: Feed, endings: Sequence[str], state: LogState) -> Listi
     new = [file.name for file in files if file.name not in taken]
     # Versions of a history need a time.
     needs_time = state.shape.merge.engine is Engine.HISTORY and not state.shape.column_order
-    known = state.names is NameReading.DATED if state.names else needs_time or None
-    is_dated, other = split_names(new, feed.options.get("time_zone"), dated=known)
+    dated = state.names is NameReading.DATED if state.names else needs_time or None
+    is_dated, other = split_names(new, feed.options.get("time_zone"), dated=dated)
     reading = state.names or (NameReading.DATED if is_dated else NameReading.ANY)
     misfits = tuple(report_file_time(name, dated=is_dated, is_unclear=is_unclear(name)) for name in sorted(other))
     return Listing(tuple(replace(f, names=reading) for f in files if f.name not in other), (*problems, *misfits))
