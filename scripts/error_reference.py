@@ -44,8 +44,6 @@ def _places_of_codes(node: ast.AST) -> tuple[str, list[ast.expr]]:
         name = ast.unparse(node.func).rpartition(".")[2]
         keywords = [word.value for word in node.keywords if word.arg in ("code", "error")]
         return name, [] if name in _OTHER_CALLS else [*node.args, *keywords]
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
-        return "", node.value.elts
     if isinstance(node, ast.Tuple):
         return "", node.elts[:1]
     if isinstance(node, ast.IfExp):

@@ -10,7 +10,7 @@ from tidefold.domain.source_progress import LandedFileRecord
 
 # How many problems are listed by name. All of them are counted.
 LISTED = 20
-WAITING, REFUSED = "LANDED_WAITING", "LANDED_REFUSED"
+REFUSED, WAITING = "LANDED_REFUSED", "LANDED_WAITING"
 # No writer at work explains these: no later run mends them. An edit before each run looks new each time, and a file
 # that is gone is seen once.
 AT_ONCE = ("LANDED_CHANGED", "LANDED_GONE", "LANDED_LATE")
