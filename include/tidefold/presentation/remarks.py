@@ -65,10 +65,10 @@ def _describe_failed_run(status: LogStatus) -> Iterable[str]:
         return
     if status.latest and status.latest.unresolved and runs.code == "UNAVAILABLE_VALUE":
         return
-    yield (
-        f"the newest run failed, first at {format_minute(runs.since)} UTC: {runs.error} "
-        f"`tidefold run {status.log}` has the next step."
-    )
+    step = f"`tidefold run {status.log}` has the next step"
+    if status.stopped:  # A run of a log that is stopped takes nothing, and fails no more.
+        step = f"The log is stopped: first `tidefold move resume {status.log}`, then {step}"
+    yield f"the newest run failed, first at {format_minute(runs.since)} UTC: {runs.error} {step}."
 
 
 def _describe_override(status: LogStatus) -> Iterable[str]:

@@ -28,6 +28,7 @@ from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Stat
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.stages import Accounted, Failed
 from tidefold.operations.quarantine.next_step import advise_on_refused
+from tidefold.sources.landing.streams import is_packed_name
 
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
 # The message shows these counts only if they are not zero.
@@ -299,6 +300,10 @@ def _find_waiting(accounted: Accounted) -> Iterator[LandingProblem]:
                 'Wait while the file is being written. If its writer is done, close the quote, or set `quote: ""` '
                 "under `source` if no value is quoted. Land the corrected file under the same name."
             )
+        elif sizes.get(name) and is_packed_name(name):
+            message = f"`{name}` is cut off: its {'zstandard' if name.endswith('.zst') else 'gzip'} data ends early. "
+            message += "Nothing of it is ingested."
+            hint = "Wait while the file is being written. If its writer is done, land the whole file again."
         elif sizes.get(name):
             message = f"`{name}` does not end with a complete record. The incomplete end is not ingested yet."
             hint = (

@@ -36,8 +36,8 @@ from tidefold.sources.delta.source_version import (
     read_version,
 )
 from tidefold.sources.feed import Feed
-from tidefold.sources.files.base import RowTaker, misfit
-from tidefold.sources.files.parquet import misfit_type
+from tidefold.sources.files.base import RowTaker, explain_columns, misfit
+from tidefold.sources.files.parquet import describe_types, explain_types, find_types, find_unfit_types
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.listing import LandedFile, Listing
@@ -52,11 +52,6 @@ from tidefold.storage.delta_tables import convert_errors
 SNAPSHOT, _VERSION = "snapshot", "version"
 # `replaced: accept`
 ACCEPT = "accept"
-_FIT = (
-    "Columns of the table and of the log differ. Change `columns` as docs/how-to/change-columns.md says: a new one "
-    "gets `default: null`, a renamed one `aliases`, a wider one its new type. "
-    "One that no type fits goes into `ignored`."
-)
 _DROP = "`tidefold retain drop LOG --yes` (it deletes table and snapshots), then `tidefold run LOG`"
 # A row's offset: its version, and its number there.
 _ROWS = 32
@@ -212,9 +207,14 @@ class DeltaFeed:
             raise self._no_feed(log, table)
         names = own_names(shape, table.schema.names)
         schema = pa.schema([f.with_name(name) for f, name in zip(table.schema, names, strict=True)])
-        if why := misfit(schema.names, shape, ()) or misfit_type(schema, shape):
-            problem = report_unfit_schema(file.name, why, stops=bool(task.stops))
-            raise UnfitFileError(replace(problem, hint=_FIT))
+        unfit, why = find_unfit_types(schema, shape), misfit(schema.names, shape, ())
+        if why or unfit:
+            # A column of null is one that no type fits.
+            types = find_types(schema) | {field.name: "" for field in schema if pa.types.is_null(field.type)}
+            hint = explain_columns(names, shape, (), types=types) if why else ""
+            hint = " ".join(filter(None, (hint, explain_types(unfit) if unfit else "")))
+            problem = report_unfit_schema(file.name, why or describe_types(unfit), stops=bool(task.stops))
+            raise UnfitFileError(replace(problem, hint=hint))
 
     def _no_feed(self, log: DeltaLog, table: SourceVersion) -> TidefoldError:
         why = f"Version {table.version} of `{self._address}` has no change data."

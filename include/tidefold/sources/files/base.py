@@ -63,6 +63,9 @@ class AnyFiles:
         """Returns None: a refused row is read again with its file."""
 
 
+_UNTAKEN = "Nothing of it was ingested."
+
+
 def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str | None:
     """Returns what is wrong with the columns of a file; None: nothing."""
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -70,13 +73,16 @@ def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str
         return f"has column {', '.join(twice)} twice"
     columns = [column.name for column in shape.columns]
     expected = {*columns, *beside, *shape.ignored}
-    if unknown := [name for name in names if name not in expected]:
-        return f"has column {', '.join(unknown)[:200]}, which is not configured"
+    unknown = [name for name in names if name not in expected]
     by = shape.column_order
     partial = shape.merge.engine is Engine.PARTIAL
     required = [column.name for column in shape.columns if not column.may_lack]
     needed = {*beside, *((*shape.key, *by) if partial else required)}
-    if missing := [name for name in (*columns, *beside) if name in needed and name not in names]:
+    missing = [name for name in (*columns, *beside) if name in needed and name not in names]
+    if unknown:
+        lacks = f". It lacks column {', '.join(dict.fromkeys(missing))[:200]}" if missing else ""
+        return f"has column {', '.join(unknown)[:200]}, which is not configured{lacks}"
+    if missing:
         return f"lacks column {', '.join(dict.fromkeys(missing))}, and a missing column does not count as null"
     return None
 
@@ -88,15 +94,27 @@ def fit_hint(
     path: str = "",
     types: Mapping[str, str] | None = None,
 ) -> str:
-    """Returns the configuration that makes tidefold ingest a file with these columns.
+    """Returns the configuration that makes tidefold ingest a file with these columns, or what else to do.
 
-    path: of the file. types: of its columns, as far as it says them.
+    path: of the file. types: of its columns, as far as it says them; empty: no type fits.
     """
+    hint = explain_columns(names, shape, beside, path, types)
+    return f"{hint} {'Land' if hint == _UNTAKEN else 'Or land'} the file with the columns of the log."
+
+
+def explain_columns(
+    names: Sequence[str],
+    shape: TableSpec,
+    beside: Sequence[str],
+    path: str = "",
+    types: Mapping[str, str] | None = None,
+) -> str:
+    """Returns the lines of the configuration for these columns. The parameters are those of `fit_hint`."""
     expected = {*(column.name for column in shape.columns), *beside, *shape.ignored}
     unknown = [name for name in names if name not in expected]
     lacking = {*shape.key, *shape.column_order, *beside} - set(names)
     missing = [c for c in shape.columns if c.name not in names and not c.may_lack and not lacking]
-    hint = untaken = "Nothing of it was ingested."
+    hint = _UNTAKEN
     in_folders = [c.name for c in missing if c.name in read_folders(path)]
     if in_folders:
         hint += f" Its folders have {', '.join(in_folders)}: set `folder_columns: [{', '.join(in_folders)}]` under "
@@ -118,14 +136,15 @@ def fit_hint(
         if len(unknown) == len(missing) == 1:
             renamed = f"{missing[0].name}: {{type: '{missing[0].type}', aliases: [{unknown[0]}]}}"
             hint += f" If `{unknown[0]}` is the new name of `{missing[0].name}`, set `{renamed}` in `columns`."
-        lines = ", ".join(f"`{n}: {{type: '{(types or {}).get(n, 'string')}', default: null}}`" for n in unknown[:3])
+        told = {name: "string" if types is None else types.get(name, "string") for name in unknown}
+        lines = ", ".join([f"`{n}: {{type: '{type_}', default: null}}`" for n, type_ in told.items() if type_][:3])
         other = "" if types else " (or another type)"
-        hint += f" To ingest it, add {lines}{other} to `columns`, or set "
-        hint += f"`ignored: [{', '.join(unknown)}]` beside it."
+        hint += f" To ingest it, add {lines}{other} to `columns`, or set" if lines else " No type fits: set"
+        hint += f" `ignored: [{', '.join(unknown)}]` beside {'it' if lines else '`columns`'}."
     if missing:
         lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])
         hint += f" If such files have null there, set {lines} in `columns`."
-    return f"{hint} {'Land' if hint == untaken else 'Or land'} the file with the columns of the log."
+    return hint
 
 
 @dataclass

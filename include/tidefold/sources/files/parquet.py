@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO
@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidefold.changelog.schema import find_column_type
-from tidefold.domain.log_state import TableSpec
+from tidefold.domain.log_state import Column, TableSpec
+from tidefold.domain.table.types import widens
 from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.files.base import AnyFiles, RowTaker, fit_hint, misfit, number_rows
 from tidefold.sources.landing.completeness import Ending, inspect_file
@@ -73,12 +74,13 @@ class Parquet(AnyFiles):
             names = own_names(shape, schema.names)
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside_in(schema.names)):
-                types = {field.name: find_column_type(field.type) or "string" for field in schema}
+                types = find_types(schema)
                 hint = fit_hint([*names, *taker.folders], shape, self.rules.beside, task.file.name, types)
                 problem = report_unfit_schema(task.file.name, why, stops=bool(task.stops))
                 raise UnfitFileError(replace(problem, hint=hint))
-            if why := misfit_type(schema, shape):
-                raise UnfitFileError(report_unfit_schema(task.file.name, why, stops=bool(task.stops)))
+            if unfit := find_unfit_types(schema, shape):
+                problem = report_unfit_schema(task.file.name, describe_types(unfit), stops=bool(task.stops))
+                raise UnfitFileError(replace(problem, hint=f"Nothing of it was ingested. {explain_types(unfit)}"))
             for batch in read_batches(file, plain_schema(file), _ROWS):
                 batch.validate(full=True)
                 yield batch.rename_columns(names)
@@ -203,11 +205,32 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return views.get(type_, type_)
 
 
-def misfit_type(schema: pa.Schema, shape: TableSpec) -> str | None:
-    """Returns what is wrong with the type of a column; None: nothing."""
+def find_types(schema: pa.Schema) -> dict[str, str]:
+    """Returns the type that the configuration has for each column; empty: no type fits."""
+    return {field.name: find_column_type(field.type) or "" for field in schema}
+
+
+def find_unfit_types(schema: pa.Schema, shape: TableSpec) -> list[tuple[Column, str]]:
+    """Returns the columns of the log whose values are of another type, with that type in the words of `columns`."""
     columns = {column.name: column for column in shape.columns}
-    for field in schema:
-        if field.name in columns and not fits(field.type, columns[field.name]):
-            type_ = find_column_type(field.type) or field.type
-            return f"has column {field.name} of type {type_} instead of {columns[field.name].type}"
-    return None
+    unfit = [field for field in schema if field.name in columns and not fits(field.type, columns[field.name])]
+    return [(columns[field.name], find_column_type(field.type) or str(field.type)) for field in unfit]
+
+
+def describe_types(unfit: Sequence[tuple[Column, str]]) -> str:
+    """Returns what is wrong with the types of these columns."""
+    return "; ".join(
+        f"has column {column.name} of type {type_} instead of {column.type}" for column, type_ in unfit[:3]
+    )
+
+
+def explain_types(unfit: Sequence[tuple[Column, str]]) -> str:
+    """Returns the lines of `columns` that take these types, and what to do with the others."""
+    wider = {column.name: type_ for column, type_ in unfit if widens(column.type, type_)}
+    lines = ", ".join(f"`{name}: {type_}`" for name, type_ in list(wider.items())[:3])
+    steps = [f"Set {lines} in `columns`, which widens the column of the table too."] if lines else []
+    if other := [column.name for column, _ in unfit if column.name not in wider]:
+        steps.append(
+            f"No type of the log can become that of {', '.join(other[:3])}: let the source write the former one."
+        )
+    return " ".join([*steps, "docs/how-to/change-columns.md has the rules."])

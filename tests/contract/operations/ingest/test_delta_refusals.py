@@ -212,7 +212,7 @@ def test_a_wider_type_is_named_as_the_configuration_has_it(tmp_path: Path) -> No
     write(at, (2**40, "a"))
     said = refuse(at, "LANDED_SCHEMA")
     assert "has column id of type long instead of int" in said
-    assert "a wider one its new type" in said
+    assert "Set `id: long` in `columns`" in said
     at.edit("id: int", "id: long")
     at.run()
     assert texts(at) == {2**40: "a"}
@@ -223,7 +223,7 @@ def test_a_column_that_no_type_fits_is_ignored(tmp_path: Path) -> None:
     rows = pa.table({"id": pa.array(range(9), pa.int64()), "text": ["a"] * 9, "meta": [{"a": 1}] * 9})
     write_deltalake(str(at.folder / "table"), rows, configuration=FEED)
     said = refuse(at, "LANDED_SCHEMA")
-    assert "goes into `ignored`" in said
+    assert "No type fits: set `ignored: [meta]` beside `columns`." in said
     at.edit("key: [id]\n", "key: [id]\n    ignored: [meta]\n")
     at.run()
     assert texts(at) == dict.fromkeys(range(9), "a")
@@ -243,10 +243,25 @@ def test_a_new_column_gets_a_default(tmp_path: Path) -> None:
     write_deltalake(str(at.folder / "table"), table, mode="append", schema_mode="merge")
     said = at.run(code=None)
     assert "[LANDED_SCHEMA]" in said.output
-    assert "`default: null`" in said.output
-    at.edit("text: string", "text: string, more: {type: string, default: null}")
+    assert "add `more: {type: 'string', default: null}` to `columns`" in said.output
+    at.edit("text: string", "text: string, more: {type: 'string', default: null}")
     at.run()
     assert {row["id"]: row["more"] for row in at.rows("o")} == {1: None, 2: "new"}
+
+
+def test_a_renamed_column_is_told_with_both_names_and_the_line_to_write(tmp_path: Path) -> None:
+    at = make(tmp_path)
+    write(at, (1, "a"))
+    at.run()
+    renamed = pa.table({"id": pa.array([1, 2], pa.int64()), "words": ["b", "c"]})
+    write_deltalake(str(at.folder / "table"), renamed, mode="overwrite", schema_mode="overwrite")
+    said = refuse(at, "LANDED_SCHEMA")
+    assert "has column words, which is not configured. It lacks column text" in said
+    alias = "text: {type: 'string', aliases: [words]}"
+    assert f"set `{alias}` in `columns`" in said
+    at.edit("text: string", alias)
+    at.run()
+    assert texts(at) == {1: "b", 2: "c"}
 
 
 @pytest.mark.parametrize("kind", [CDF, EXTRACT])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -175,6 +176,15 @@ def test_a_run_that_takes_nothing_new_is_not_taken_either(tmp_path: Path) -> Non
     assert (outcome.status, outcome.error_code) == ("incomplete", "LANDED_REFUSED")
     land(tmp_path, 2, [record(2, 2)])
     assert ingest_items(pipeline).error_code is None, "other records were taken"
+
+
+def test_a_packed_file_that_is_cut_off_is_landed_again_as_a_whole(pipeline: Pipeline, tmp_path: Path) -> None:
+    """A person cannot end the last line of a gzip file with a line end."""
+    land_text(tmp_path, "a.csv.gz", gzip.compress(HEAD.encode() + b"1,a,1\n" * 9)[:-9])
+    ingest_items(pipeline)
+    problem = listed(pipeline)["a.csv.gz"]
+    assert (problem.code, "its gzip data ends early" in problem.message) == ("LANDED_WAITING", True)
+    assert "land the whole file again" in problem.hint
 
 
 @pytest.mark.parametrize("grown", [False, True], ids=["ignored lines beside them", "a file that grew"])

@@ -114,6 +114,9 @@ def test_the_text_and_the_page_say_the_same(root: Path) -> None:
     for name in ("sales+0+0000000030.jsonl, line 2", "sales+0+0000000060.jsonl, line 2"):
         assert name in " ".join(done.stdout.split()), done.stdout
         assert name in page
+    assert "3</a>, recovered in 5" in page
+    address = CliRunner().invoke(app, ["snapshot", "report", "sales", "-c", str(config)]).stdout.strip()
+    assert "snapshot report <bdi>sales</bdi> --over-time" in Path(address.removeprefix("file://")).read_text()
     row = page[page.index("<bdi>later") :].split("</tr>")[0]
     assert row.count('<td class="n"></td>') == 3
     row = page[page.index("<bdi>strict") :].split("</tr>")[0]

@@ -27,7 +27,7 @@ from tidefold.domain.alarms import (
 )
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.landing_problems import LandingProblem, list_problems
-from tidefold.domain.log_state import Drill, Snapshot, SnapshotKind, State, Verdict
+from tidefold.domain.log_state import Drill, Snapshot, SnapshotKind, State, Stopped, Verdict
 from tidefold.domain.verify.expected_files import ProofRecord
 from tidefold.domain.wording import format_age
 from tidefold.errors import InvalidInputError, StorageError
@@ -240,6 +240,14 @@ def test_what_the_snapshot_says_is_not_said_again_of_its_run(text: str) -> None:
     assert not any("newest run failed" in line for line in remarks([replace(GOOD, latest=latest, runs=runs)]))
     other = replace(runs, code="STORAGE")
     assert any("newest run failed" in line for line in remarks([replace(GOOD, latest=latest, runs=other)]))
+
+
+def test_the_next_step_of_a_failed_run_of_a_stopped_log_begins_with_resume() -> None:
+    """`restore --log-position stay` stopped the log; the advised `run` then said only that it is stopped."""
+    runs = AlarmRecord(1, "run", 1, ago(hours=1), "quality: failed", code="QUALITY_FAILED")
+    stopped = replace(GOOD, runs=runs, stopped=Stopped("run", "ann", "restore", "", ""))
+    [said] = [line for line in remarks([stopped]) if "newest run failed" in line]
+    assert said.endswith(f"first `tidefold move resume {GOOD.log}`, then `tidefold run {GOOD.log}` has the next step.")
 
 
 def configure(folder: Path, alarms: str, own: str = "") -> Path:
