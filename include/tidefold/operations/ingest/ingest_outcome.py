@@ -352,7 +352,7 @@ def _judge_file(
         message = f"{which} of `{name}` {'was' if number == 1 else 'were'} refused."
         message += f" {others:,} more change no row." if others else ""
         hint = f"`tidefold quarantine show {state.log}` prints each with its reason. {advice}"
-        yield LandingProblem(name, REFUSED, message, hint, fails=alone)
+        yield LandingProblem(name, "LANDED_REFUSED", message, hint, fails=alone)
     elif count["forgotten"]:
         return  # Known from before an import or a rebuild.
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
