@@ -52,7 +52,7 @@ def test_each_published_table_sends_its_event_beside_a_refused_and_a_failed_log(
         assert _state(airflow, run) == "failed"
         assert {state for (task, _), state in tasks.items() if task == "confirm"} == {"success"}
         assert len([task for task, _ in tasks if task == "confirm"]) == 8
-        assert [task for (task, _), state in tasks.items() if state == "failed"] == ["quality", "alarms"]
+        assert [task for (task, _), state in tasks.items() if state == "failed"] == ["alarms"]
         said = "\n".join(api.log(DAG, run, "alarms", 1))
         assert REFUSED in said
         assert FOREIGN in said

@@ -12,16 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from playwright.sync_api import Locator, Page
 
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
+from support.airflow_shop import wait_for
 from support.browser import chromium, frame_of, logged_in
-from support.page_store import tell
+from support.page_store import Story, tell
 
 IMAGES = PROJECT / "docs" / "images"
 _LARGEST = 200_000
+_ASKED = ("awaiting_input", "deferred")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ PICTURES = (
     Picture("page-quarantine", "/logs/orders/quarantine", 620),
 )
 
+# The question about a refused snapshot, on Airflow's own page.
+QUESTION = Picture("question", "", 900)
+
 # The graph of the DAG on Airflow's own page.
 GRAPHS = (
     Picture("graph-light", "/dags/tidefold_materialize", 640),
@@ -56,9 +62,12 @@ def main() -> None:
     try:
         (root / "pipeline").mkdir()
         story = tell(root / "pipeline", "delivered", runs=14)
-        paused = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True)
+        asks = {"TIDEFOLD_APPROVAL_HOURS": "24"}
+        paused = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True, more=asks)
         with _open_airflow(paused) as airflow:
             _take(airflow)
+            if QUESTION.name in (sys.argv[1:] or [QUESTION.name]):
+                _take_question(airflow, story)
     finally:
         shutil.rmtree(root)
 
@@ -80,6 +89,25 @@ def _take(airflow: LocalAirflow) -> None:
             with logged_in(browser, api.address, api.user, api.password, picture.dark) as page:
                 size = (_shoot_graph if picture in GRAPHS else _shoot)(page, api.address, picture)
             print(f"{picture.name}.png: {size:,} bytes")
+
+
+def _take_question(airflow: LocalAirflow, story: Story) -> None:
+    """Asks about a snapshot that the gate refused, as `confirm` does, and visits the page that answers."""
+    story.land("branches", range(5))
+    story.ingest("branches")
+    snapshot = story.stage("branches", 2, passed=False)
+    api, dag = airflow.api, "tidefold_materialize_approval"
+    api.set_paused(dag, False)
+    run = api.trigger(dag, {"log": "branches", "snapshot": snapshot})
+    wait_for(lambda: api.tasks(dag, run)[0]["state"] in _ASKED, lambda: str(api.tasks(dag, run)))
+    path = f"/dags/{dag}/runs/{quote(run)}/tasks/ask/required_actions"
+    for browser in chromium():
+        with logged_in(browser, api.address, api.user, api.password, dark=False) as page:
+            page.set_viewport_size({"width": 1280, "height": QUESTION.height})
+            page.goto(f"{api.address}{path}")
+            page.wait_for_selector("textarea, input")
+            page.wait_for_timeout(3000)
+            print(f"{QUESTION.name}.png: {_save(page, QUESTION):,} bytes")
 
 
 def _shoot_graph(page: Page, address: str, picture: Picture) -> int:
