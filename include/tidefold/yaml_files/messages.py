@@ -168,7 +168,7 @@ def _explain_unknown_key(name: str, owner: type[StrictModel]) -> tuple[str, str,
     if name in owner.removed:
         return "CONFIG_UNKNOWN_KEY", "is not supported any more.", owner.removed[name]
     allowed = [field.alias or name for name, field in owner.model_fields.items()]
-    hint = suggest(owner.renamed.get(name, name), allowed, f"Remove it. {owner.page} explains every key.", 0.7)
+    hint = suggest(owner.renamed.get(name, name), allowed, f"Remove it. {owner.page} explains every key.", 0.65)
     return "CONFIG_UNKNOWN_KEY", f"is not a known key. Allowed here: {', '.join(allowed)}.", hint
 
 

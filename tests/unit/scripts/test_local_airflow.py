@@ -58,7 +58,7 @@ signal.pause()
 """
 
 
-def test_the_scheduler_finds_the_api_server(tmp_path: Path) -> None:
+def test_the_scheduler_finds_the_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that finds none fails, and its next try begins 5 minutes later."""
     port, register = free_port(), Register(tmp_path / "processes.json")
     programs = {"api-server": _API_SERVER, "scheduler": _SCHEDULER}
@@ -71,8 +71,9 @@ def test_the_scheduler_finds_the_api_server(tmp_path: Path) -> None:
     def program(name: str, *_: str) -> list[str]:
         return [sys.executable, "-c", programs.get(name, "import signal; signal.pause()"), str(port)]
 
+    monkeypatch.setattr(stack, "_airflow", program)
     try:
-        stack._start_components(airflow, register, program)
+        stack._start_components(airflow, register)
         wait_until(lambda: airflow.log("scheduler").read_text() == "connected\n", 30, every=0.1)
     finally:
         for started in register.read():

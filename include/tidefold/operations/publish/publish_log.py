@@ -123,7 +123,12 @@ def require_as_published(pipeline: Pipeline, state: LogState) -> None:
 
     Raises CorruptError if the table is missing. One request, and more only if the table has versions of others.
     """
-    shown = _find_published(pipeline, state) if pipeline.ledger(state.log).has_foreign_commits(state) else None
+    ledger = pipeline.ledger(state.log)
+    if not ledger.has_foreign_commits(state):
+        return
+    # A commit of tidefold that the ledger does not know is another error.
+    ledger.require_current(state)
+    shown = _find_published(pipeline, state)
     if shown is None:
         return
     path = LogPaths(state.log).table
