@@ -123,8 +123,7 @@ def report(outcomes: Sequence[Outcome], context: Context, has_events: bool = Fal
         # A failed task returns nothing, but its results for the other logs must be visible.
         context["ti"].xcom_push("return_value", summary)
         failure = _failure(failed, len(outcomes))
-        is_final = isinstance(failure, AirflowFailException) or context["ti"].try_number > context["ti"].max_tries
-        if not (has_events and is_final):
+        if not (has_events and _is_final(failure, context["ti"])):
             raise failure
         _log.error("%s Airflow still sends the events of the others.", failure)
     return summary
@@ -140,6 +139,10 @@ def _summarize(outcome: Outcome) -> dict[str, Any]:
 def _failure(failed: Sequence[Outcome], of: int) -> AirflowException:
     kind = AirflowException if any(o.error and o.error.transient for o in failed) else AirflowFailException
     return kind(f"{len(failed)} of {of} logs failed. " + " ".join(f"{o.log}: {o.message}" for o in failed))
+
+
+def _is_final(failure: AirflowException, instance: Any) -> bool:
+    return isinstance(failure, AirflowFailException) or instance.try_number > instance.max_tries
 
 
 class ChosenLogs(PlainXComArg):

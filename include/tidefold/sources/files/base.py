@@ -44,6 +44,7 @@ _NEAR = 0.75
 DELIMITERS = (",", ";", "\t", "|")
 # No row is longer than this.
 _BLOCK = 16 << 20
+_UNTAKEN = "Nothing of it was ingested."
 
 
 class AnyFiles:
@@ -61,9 +62,6 @@ class AnyFiles:
 
     def reader(self, shape: TableSpec) -> None:
         """Returns None: a refused row is read again with its file."""
-
-
-_UNTAKEN = "Nothing of it was ingested."
 
 
 def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str | None:
