@@ -52,9 +52,9 @@ def test_1b_the_key_is_changed_after_data_came(person: Person) -> None:
     for words in (("validate", "--online"), ("step", "ingest", "orders")):
         said = fails(person.call(*words), "SHAPE_CHANGED", 3)
     assert "order_id before, customer now" in said
-    drop, ingest = CODED.findall(advice_of(said))
-    assert person.follow_command(f"{drop} --yes").exit_code == 0
-    assert person.follow_command(ingest).exit_code == 0
+    plan, apply = CODED.findall(advice_of(said))
+    assert person.follow_command(plan).exit_code == 0
+    assert person.follow_command(apply).exit_code == 0
     assert [row["customer"] for row in person.rows()] == ["Ann", "Bob"]
 
 
@@ -363,9 +363,9 @@ def test_20_the_time_zone_is_added_after_data_came(person: Person) -> None:
     assert person.rows() == before
     person.set("time_zone: Europe/Berlin", below="source")
     advice = advice_of(fails(person.call("run", "orders"), "SHAPE_CHANGED", 3))
-    drop, ingest = (text for text in CODED.findall(advice) if text.startswith("tidefold"))
-    assert person.follow_command(f"{drop} --yes").exit_code == 0
-    assert person.follow_command(ingest).exit_code == 0
+    plan, apply = (text for text in CODED.findall(advice) if text.startswith("tidefold"))
+    assert person.follow_command(plan).exit_code == 0
+    assert person.follow_command(apply).exit_code == 0
     assert [row["updated_at"][:19] for row in person.rows()] == ["2026-11-01 07:00:00", "2026-11-01 07:01:00"]
 
 

@@ -329,7 +329,7 @@ def test_a_table_that_another_program_restored_is_not_said_to_show_the_newest_sn
         assert outcome.facts["published"] == 2
         assert outcome.facts["is_shown"] is False
         assert "the table does not show snapshot 2 any more" in outcome.message
-        assert f"`tidefold step confirm {LOG} --reconcile`" in outcome.message
+        assert f"`tidefold run {LOG} --kind full --reconcile`" in outcome.message
     take(root)
     fold(root, "after")
     judge_all(opened(root))
