@@ -30,10 +30,11 @@ def map_names(names: Iterable[str]) -> set[Series]:
 
 
 def list_queries() -> dict[str, str]:
-    """Returns the query of each panel of the dashboard, and that of its variable, by the title."""
+    """Returns the queries of each panel of the dashboard, and that of its variable, by the title."""
     board = json.loads((_FOLDER / "grafana_dashboard.json").read_text())
     variables = {one["name"]: one["query"] for one in board["templating"]["list"] if one["type"] == "query"}
-    return {**variables, **{panel["title"]: one["expr"] for panel in board["panels"] for one in panel["targets"]}}
+    panels = {f"{p['title']} {one['refId']}": one["expr"] for p in board["panels"] for one in p["targets"]}
+    return {**variables, **panels}
 
 
 def read_query(query: str) -> Series:

@@ -272,6 +272,7 @@ BAD = [
     Bad("id with dots", "  tellers:", "  ..:", "LOG_ID_INVALID", 23, "logs..."),
     Bad("id with a blank", "  tellers:", "  a b:", "LOG_ID_INVALID", 23, "logs.a b"),
     Bad("id in capitals", "  tellers:", "  Tellers:", "LOG_ID_INVALID", 23, "logs.Tellers"),
+    Bad("id of the gauges of sets", "  tellers:", "  set:", "LOG_ID_INVALID", 23, "logs.set"),
     Bad("password in the store", "var/store", "s3://me:hunter2@host/b", "CONFIG_SECRET", 2, "store"),
     Bad(
         "password in the path", "landing/accounts", "https://me:hunter2@host/b",

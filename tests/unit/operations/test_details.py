@@ -201,6 +201,12 @@ def test_all_details_are_found() -> None:
     assert len(TYPES) >= 30
 
 
+def test_no_number_of_a_step_takes_the_gauge_that_says_that_the_step_failed() -> None:
+    """`<task>.failed` is 0 or 1: a number with that name would be sent to the same StatsD name."""
+    hints = {name: get_type_hints(kind).get("failed") for name, kind in TYPES.items()}
+    assert [name for name, hint in hints.items() if hint in (int, float)] == []
+
+
 def make_sample(hint: Any, *, full: bool) -> Any:
     """A value of a type; with `full` also for fields that have defaults, and no None."""
     outer, inner = get_origin(hint), get_args(hint)

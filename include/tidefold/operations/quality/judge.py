@@ -332,7 +332,7 @@ def _judge_rows(
 class JudgementDetails(Details):
     """The numbers and the cost of a judgement.
 
-    `checks`: how many there are; `failed` and `warnings`: how many of them did not pass.
+    `checks`: how many there are; `checks_failed` and `warnings`: how many of them did not pass.
     `suite`: sha256 of the suite.
     `report`, `verdict`: addresses of the page and of the stored result.
     `rows_read`: of how many rows single values were counted now. `rows_taken_over`: of how many the counts of snapshot
@@ -342,7 +342,7 @@ class JudgementDetails(Details):
     rows: int
     base_rows: int | None
     checks: int
-    failed: int
+    checks_failed: int
     warnings: int
     seconds: float
     jobs: int
@@ -362,7 +362,7 @@ def describe_judgement(judged: ValidationResult, *, report: str, verdict: str) -
         rows=judged.rows,
         base_rows=judged.base_rows,
         checks=len(judged.checks),
-        failed=sum(c.failed for c in judged.checks),
+        checks_failed=sum(c.failed for c in judged.checks),
         warnings=sum(c.warned for c in judged.checks),
         seconds=judged.seconds,
         jobs=judged.jobs,
