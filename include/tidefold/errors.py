@@ -33,7 +33,7 @@ class TidefoldError(Exception):
     @property
     def hint(self) -> str:
         """The next step: its own, else that of its code."""
-        return _next_steps().get(self.code, "") if self._hint is None else self._hint
+        return find_next_step(self.code) if self._hint is None else self._hint
 
     def __str__(self) -> str:
         tail = f" Next: {self.hint}" if self.hint else ""
@@ -42,6 +42,11 @@ class TidefoldError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross process borders (Spark workers); the default would lose the keyword argument.
         return (_rebuild, (type(self), self.code, self.message, self._hint))
+
+
+def find_next_step(code: str) -> str:
+    """Returns the next step that depends on nothing but the code; empty: there is none."""
+    return _next_steps().get(code, "")
 
 
 @cache

@@ -145,6 +145,12 @@ def _is_final(failure: AirflowException, instance: Any) -> bool:
     return isinstance(failure, AirflowFailException) or instance.try_number > instance.max_tries
 
 
+def end_as_skipped(reason: str) -> NoReturn:
+    """Ends the task as skipped. Airflow's page of its log shows only `Skipping task.`, so the reason is logged too."""
+    _log.info("%s", reason)
+    raise AirflowSkipException(reason)
+
+
 class ChosenLogs(PlainXComArg):
     """The logs that a task before named, without a line from it in the graph. A task without them is skipped."""
 
@@ -156,7 +162,7 @@ class ChosenLogs(PlainXComArg):
         """Returns the names, also of a task that returned them in batches."""
         logs = super().resolve(context, *more, **named)
         if logs is None:
-            raise AirflowSkipException(f"`{self.operator.task_id}` named no logs: it failed, or did not run.")
+            end_as_skipped(f"`{self.operator.task_id}` named no logs: it failed, or did not run.")
         return [log for batch in logs for log in ([batch] if isinstance(batch, str) else batch)]
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidefold.operations.ground.outcome import Status
-from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators import run_context
-from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, report
+from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, end_as_skipped, report
 from tidefold_airflow.operators.spark import TidefoldSnapshotOperator
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class TidefoldRestoreOperator(TidefoldSnapshotOperator):
             dry_run = run_context.parse_boolean("is_dry_run", self.is_dry_run)
         if dry_run:
             report([planned], context)
-            raise AirflowSkipException("Nothing was restored: this was a dry run.")
+            end_as_skipped("Nothing was restored: this was a dry run.")
         return super().execute(context)
 
     def _plan(self, scope: run_context.TaskScope) -> Any:
@@ -136,7 +135,7 @@ class TidefoldRestoreSetOperator(TidefoldSnapshotOperator):
                 return report(self._run_step(scope, context), context)
             planned = explain_set(scope.pipeline, self._build_request(scope))
         report(planned, context)
-        raise AirflowSkipException("Nothing was restored: this was a dry run.")
+        end_as_skipped("Nothing was restored: this was a dry run.")
 
     def _run_step(self, scope: run_context.TaskScope, context: Context) -> list[Outcome]:
         from tidefold.operations.sets.restore import restore_set

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.operations.ground.outcome import Status
 from tidefold.operations.ground.removal_details import EVERYTHING, Approved, removals_of
-from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators.approve import ApprovalQuestion, ask, read_answer
-from tidefold_airflow.operators.base import Summary, TidefoldLogOperator, find_idle_retention, report, skip
+from tidefold_airflow.operators.base import (
+    Summary,
+    TidefoldLogOperator,
+    end_as_skipped,
+    find_idle_retention,
+    report,
+    skip,
+)
 from tidefold_airflow.operators.run_context import TaskScope, airflow_errors, open_scope, parse_boolean, require_ran
 
 if TYPE_CHECKING:
@@ -63,7 +69,7 @@ class TidefoldRetentionOperator(TidefoldLogOperator):
         answer = read_answer(event)
         if not answer.approved:
             who = f"{answer.by} rejected it" if answer.by else "nobody approved it"
-            raise AirflowSkipException(f"Nothing was removed: {who}. {answer.why}")
+            end_as_skipped(f"Nothing was removed: {who}. {answer.why}")
         with airflow_errors():
             scope = open_scope(self.config, self.logs, context, self.only)
         self.log.info("Approved by %s. %s", answer.by, answer.why)

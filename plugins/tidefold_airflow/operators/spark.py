@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from tidefold.config.models.spark import Scheduled, is_connect
 from tidefold.errors import GateFailedError, InvalidInputError
 from tidefold.operations.ground.outcome import ErrorInfo, Status
-from tidefold_airflow.airflow_versions import AirflowSkipException
 from tidefold_airflow.operators import base, run_context
 from tidefold_airflow.operators.approval_run import still_waits, waits
 from tidefold_airflow.operators.spark_submit import TidefoldSubmitOperator
@@ -96,7 +95,7 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
         self.on_server = way is Scheduled.CONNECT or is_connect(scope.pipeline.config.spark.master)
         self.on_spark = run_context.has_spark(scope, address)
         if self.only_on_spark and not self.on_spark:
-            raise AirflowSkipException(f"No Spark runs this step: {reason}.")
+            base.end_as_skipped(f"No Spark runs this step: {reason}.")
         above = None if way is Scheduled.BY_SIZE else 0
         local = run_without_spark(scope.pipeline, step, scope.logs, above=above)
         if not local.spark:
