@@ -9,8 +9,8 @@ from tidefold_airflow.observability.metrics import OTHER_GAUGES, SET_AGE, SET_GA
 def test_each_gauge_has_a_name_and_a_name_has_one_set_of_labels() -> None:
     """Prometheus refuses a name with changing labels."""
     gauges = [name for name in {**STATUS_GAUGES, **OTHER_GAUGES} if "<" not in name]
-    gauges += ["uploads.latency_ms.100", "uploads.queue.more", "alarm.quarantine", "quality.failed", "quality.checks_failed",
-               "quality.seconds", "materialize.read.local.bytes"]  # fmt: skip
+    gauges += ["uploads.latency_ms.100", "uploads.queue.more", "alarm.quarantine", "quality.failed",
+               "quality.checks_failed", "quality.seconds", "materialize.read.local.bytes"]  # fmt: skip
     sets = [*SET_GAUGES, SET_AGE]
     names = [f"airflow.tidefold.my-log.{name}" for name in gauges] + [f"tidefold.set.bank.{name}" for name in sets]
     found = map_names(names)

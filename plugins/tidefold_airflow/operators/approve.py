@@ -11,6 +11,7 @@ from airflow.sdk import Param
 
 from tidefold.errors import GateFailedError
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
+from tidefold.operations.ground.run_endings import AFTER_REFUSAL
 from tidefold_airflow.airflow_versions import wait_for_answer
 from tidefold_airflow.operators.approval_run import find_asked, needs_answer
 from tidefold_airflow.operators.base import Summary, report
@@ -190,7 +191,7 @@ def _decide(scope: TaskScope, log: str, staged: Snapshot, answer: Answer) -> Out
     raise GateFailedError(
         "GATE_FAILED",
         f"Snapshot {staged.id} of `{log}` failed its quality gate and was {who}.",
-        hint="The snapshot is aborted. The next run folds its changes again.",
+        hint=f"The snapshot is aborted. {AFTER_REFUSAL}",
     )
 
 

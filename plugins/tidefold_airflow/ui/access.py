@@ -1,4 +1,5 @@
-"""Decides who may see the page. Only this module uses Airflow's checks of login and rights, which are not a public API.
+"""Decides who may see the page, and asks Airflow's database. Only this module does, and uses its checks of rights:
+neither is a public API.
 
 If Airflow moves them, this import fails and there is no page at all.
 """
@@ -13,10 +14,13 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user, requires_access_dag, requires_access_view
 from airflow.models.dag import DagModel
 from airflow.models.serialized_dag import SerializedDagModel
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
+from airflow.utils.state import TaskInstanceState
 from fastapi import Depends, Request
 from sqlalchemy import func, select
 
+from tidefold_airflow.ui.request import Run
 from tidefold_airflow.ui.visible_pipelines import VisiblePipelines, Work, works_of
 
 # For the page of a run: the user may also see its DAG.
@@ -51,6 +55,16 @@ def find_visible(request: Request) -> VisiblePipelines:
         _read_changed(newest, session)
     works = {dag: _known[dag][1] for dag in newest if dag in _known}
     return VisiblePipelines({dag: work for dag, work in works.items() if work})
+
+
+def find_failed(run: Run) -> list[str]:
+    """Returns the failed tasks of a run, each once, in the order in which they ended."""
+    task = TaskInstance.task_id
+    failed = select(task).where(
+        TaskInstance.dag_id == run.dag, TaskInstance.run_id == run.run, TaskInstance.state == TaskInstanceState.FAILED
+    )
+    with create_session() as session:
+        return list(session.scalars(failed.group_by(task).order_by(func.min(TaskInstance.end_date), task)))
 
 
 def _read_changed(newest: dict[str, datetime], session: Any) -> None:

@@ -26,6 +26,7 @@ from tidefold.wiring import connect
 from tidefold_airflow.ui import responses
 from tidefold_airflow.ui.request import (
     LogPage,
+    Run,
     log_asked,
     logs_asked,
     run_asked,
@@ -134,6 +135,7 @@ def build_app(
     run_guards: Sequence[Depends],
     find_visible: Callable[[Request], VisiblePipelines],
     opened: Callable[[str], Pipeline] | None = None,
+    find_failed: Callable[[Run], Sequence[str]] = lambda run: (),
     seconds: float = responses.SECONDS,
 ) -> FastAPI:
     """Builds the app of the page.
@@ -141,12 +143,13 @@ def build_app(
     :param guards, run_guards: Guards of all routes, and of those that show what a DAG or a run did.
     :param find_visible: Returns what the reader may see.
     :param opened: Opens the pipeline of a configuration for each request, so that an edited one takes effect at once.
+    :param find_failed: Returns the failed tasks of a run.
     """
     app = FastAPI(
         title="tidefold", docs_url=None, redoc_url=None, openapi_url=None, dependencies=list(guards),
         redirect_slashes=False, default_response_class=HTMLResponse
     )  # fmt: skip
-    pages = _Pages(PipelineOpener(find_visible, opened or _open_configured), responses.Worker(seconds))
+    pages = _Pages(PipelineOpener(find_visible, opened or _open_configured), responses.Worker(seconds), find_failed)
     app.include_router(_router(pages, run_guards))
     app.add_exception_handler(HTTPException, _render_refusal)
     return app
@@ -198,9 +201,12 @@ class _Route(APIRoute):
 class _Pages:
     """The handlers. Each reads everything that it shows from the store in one piece of work."""
 
-    def __init__(self, opener: PipelineOpener, worker: responses.Worker) -> None:
+    def __init__(
+        self, opener: PipelineOpener, worker: responses.Worker, find_failed: Callable[[Run], Sequence[str]]
+    ) -> None:
         self._opener = opener
         self._worker = worker
+        self._find_failed = find_failed
 
     async def logs(self, request: Request) -> Response:
         query, dag = logs_asked(request), request.path_params.get("dag_id")
@@ -246,11 +252,12 @@ class _Pages:
     async def run(self, request: Request) -> Response:
         run, query = run_asked(request), logs_asked(request)
 
-        def work() -> list[tuple[Opened, LogPage[LogOfRun]]]:
-            return [(opened, view_run(opened.pipeline, run, query)) for opened in self._opener.open_dag(request)]
+        def work() -> tuple[list[tuple[Opened, LogPage[LogOfRun]]], Sequence[str]]:
+            listed = [(opened, view_run(opened.pipeline, run, query)) for opened in self._opener.open_dag(request)]
+            return listed, self._find_failed(run) if listed else ()
 
-        pipelines = await self._worker.run(work)
-        return responses.page(request, "run.html.j2", {"run": run, "pipelines": pipelines})
+        pipelines, failed = await self._worker.run(work)
+        return responses.page(request, "run.html.j2", {"run": run, "pipelines": pipelines, "failed": failed})
 
     async def other(self, request: Request) -> Response:
         raise HTTPException(404 if request.method in ("GET", "HEAD") else 405)

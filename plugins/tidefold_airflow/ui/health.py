@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tidefold.domain.alarms import AlarmKind
 from tidefold.domain.commit_times import NEVER, iso_instant
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.source_progress import latest_commit_time
-from tidefold.operations.ground.run_endings import MEANINGS, RunEnding
+from tidefold.operations.ground.run_endings import AFTER_REFUSAL, MEANINGS, RunEnding
 from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.presentation.remarks import remarks
 from tidefold.presentation.tables import describe_damage
 
 # Alarms that the page already shows in its own words, with links.
 _SHOWN_OTHERWISE = (AlarmKind.DAMAGE, AlarmKind.FILES, AlarmKind.GATE, AlarmKind.UNREADABLE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WIDTH, HEIGHT = 1120, 110
 SHOWN = 48
 _WIDEST = 30
@@ -111,6 +110,16 @@ def word_of_gate(snapshot: Snapshot) -> Word:
     return Word("override", "warn") if verdict.override_by else Word("fail", "bad")
 
 
+def next_step_after(state: LogState, snapshot: Snapshot) -> str:
+    """Returns what a person does about an aborted snapshot; empty for others."""
+    if snapshot.state is not State.ABORTED or not snapshot.in_main_lineage:
+        return ""
+    if state.latest and state.latest.id > snapshot.id:
+        return f"Nothing is to be done: snapshot {state.latest.id} came after it."
+    is_refused = snapshot.verdict is not None and not snapshot.verdict.allows
+    return AFTER_REFUSAL if is_refused else "The next run folds its changes again."
+
+
 def lag_of(state: LogState) -> Lag:
     """Returns how far the table lags behind the ingested changes, by commit times of the source only."""
     waiting = state.unfolded
@@ -148,7 +157,8 @@ def to_do(status: LogStatus, state: LogState | None = None) -> list[Note]:
             next((s for s in state.snapshots if s.verdict and s.verdict.path == status.report), None) if state else None
         )
         if failed is None or failed != status.attempt:
-            notes.append(Note(f"{status.why[:1].upper()}{status.why[1:]}.", failed.id if failed else None))
+            step = f" {AFTER_REFUSAL}" if status.report else ""
+            notes.append(Note(f"{status.why[:1].upper()}{status.why[1:]}.{step}", failed.id if failed else None))
     if status.proof and status.proof.damaged:
         notes.append(Note(f"{describe_damage(status.proof)}; `tidefold check verify {status.log}` names the files."))
     if status.proof and (read := status.proof.readers) and read.error:

@@ -21,8 +21,8 @@ class LazyPage:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if self._app is None:
-            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_visible
+            from tidefold_airflow.ui.access import GUARDS, RUN_GUARDS, find_failed, find_visible
             from tidefold_airflow.ui.app import build_app
 
-            self._app = build_app(GUARDS, RUN_GUARDS, find_visible)
+            self._app = build_app(GUARDS, RUN_GUARDS, find_visible, find_failed=find_failed)
         await self._app(scope, receive, send)

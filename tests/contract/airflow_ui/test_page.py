@@ -22,6 +22,8 @@ from starlette.testclient import TestClient
 from support.html_tags import Tags
 from support.page_store import DAG, HOSTILE, Story, addresses, client, everything, run_id, spoil, tell
 from support.pipelines import contents
+from tidefold.compute.runners import in_process
+from tidefold.domain.alarms import RunFailure
 from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import bounds
@@ -30,12 +32,15 @@ from tidefold.domain.verify.expected_files import ScrubBudget
 from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.inspect.run_alarms import find_run_alarms
 from tidefold.operations.inspect.status import status
 from tidefold.operations.local_copies.manage import retain_local
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
+from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.verify.scope import find_proof, write_proof
 from tidefold.operations.verify.scrub import ScrubDetails, scrub
 from tidefold_airflow.ui.app import build_app
@@ -243,6 +248,54 @@ def test_a_run_links_to_what_it_did(ask: TestClient, pipeline: Pipeline) -> None
     assert "Aborted: the gate said no" in shown(ask, f"/logs/tellers/snapshots/{failed.id}")
     assert "started no snapshot" in shown(ask, f"/runs/{DAG}/manual__1/with/slashes")
     assert "other has no task of tidefold" in shown(ask, "/runs/other/manual__1/with/slashes")
+
+
+def test_a_red_run_names_its_failed_tasks_and_for_each_log_the_error_with_the_next_step(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    for log in ("accounts", "branches"):
+        story.land(log, range(5))
+    story.ingest("accounts", "branches")
+    story.cycle("branches", 1)
+    (tmp_path / "landing" / "accounts" / "accounts+0+0000000005.jsonl").write_text('{"broken')
+    pipeline = story.pipeline
+    [_, [failed]] = [ingest(pipeline, ["accounts"], in_process) for _ in range(2)]
+    assert failed.error
+    assert failed.error_code == "LANDED_WAITING"
+    errors = {"accounts": RunFailure("ingest: LANDED_WAITING", "LANDED_WAITING"), "fresh": RunFailure("ingest failed")}
+    find_run_alarms(pipeline, run_id(2), ["accounts", "branches", "fresh"], errors)
+    red = ["ingest", "alarms"]
+    app = build_app((), (), everything, opened=lambda config: pipeline, find_failed=lambda run: red)
+    text = shown(TestClient(app), f"/runs/{run_id(2)}")
+    assert "Failed tasks: ingest, alarms." in text
+    assert "nothing to fold" not in text
+    assert "accounts ingest: LANDED_WAITING. " in text
+    assert failed.error.hint.replace("`", "") in text
+    assert "accounts+0+0000000005.jsonl" in text
+    assert "fresh ingest failed. Read the log of the failed task." in text
+    assert "branches no snapshot of this run" in text
+    # Of an older run the store keeps no error; its tasks are named.
+    older = shown(TestClient(app), f"/runs/{DAG}/older")
+    assert "Failed tasks: ingest, alarms." in older
+    assert "LANDED_WAITING" not in older
+    red.clear()
+    assert "nothing to fold, or another purpose" in shown(TestClient(app), f"/runs/{DAG}/older")
+
+
+def test_an_aborted_snapshot_says_what_to_mend(tmp_path: Path) -> None:
+    story = Story(tmp_path)
+    story.land("tellers", range(5))
+    story.ingest("tellers")
+    story.stage("tellers", 1, passed=False)
+    abort(story.pipeline, "tellers", "the gate said no", run_id=run_id(1))
+    ask = client(story.pipeline)
+    step = "Mend the data or the suite: the next run folds its changes again."
+    for path in ("/", f"/runs/{run_id(1)}", "/logs/tellers", "/logs/tellers/snapshots/1"):
+        assert step in shown(ask, path), path
+    made = story.cycle("tellers", 2)
+    for path in (f"/runs/{run_id(1)}", "/logs/tellers/snapshots/1"):
+        text = shown(ask, path)
+        assert step not in text
+        assert f"snapshot {made} came after it" in text
 
 
 def test_everything_of_a_snapshot(ask: TestClient, pipeline: Pipeline) -> None:

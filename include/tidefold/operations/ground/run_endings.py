@@ -62,6 +62,8 @@ MEANINGS: Mapping[RunEnding, Meaning] = {
     RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged"),
     RunEnding.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention"),
 }
+# The next step after a snapshot that the gate refused was aborted.
+AFTER_REFUSAL = "Mend the data or the suite: the next run folds its changes again."
 _RESULTS = {
     Status.FAILED: RunEnding.REFUSED,
     Status.ASKED: RunEnding.WAITS,

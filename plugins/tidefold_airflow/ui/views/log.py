@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tidefold.domain.alarms import AlarmRecord
 from tidefold.domain.commit_times import iso_instant
 from tidefold.domain.log_state import LogState, Position, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
@@ -14,9 +15,10 @@ from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.schema_evolution import describe_schemas, schemas_of
 from tidefold.domain.table.table_spec import Column
 from tidefold.domain.table.types import schema_of
-from tidefold.errors import CorruptError, NotFoundError, TidefoldError
+from tidefold.errors import CorruptError, NotFoundError, TidefoldError, find_next_step
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.inspect.alarms import find_alarm_record
 from tidefold.operations.inspect.log_status import LogStatus, status_of
 from tidefold.operations.inspect.status import add_records, find_restorers
 from tidefold.operations.local_copies.inventory import LocalUse, local_use
@@ -31,6 +33,7 @@ from tidefold_airflow.ui.health import (
     Word,
     bars,
     lag_of,
+    next_step_after,
     seconds_to_publish,
     to_do,
     word_of_gate,
@@ -50,6 +53,7 @@ class SnapshotLine:
     """A snapshot as one line of a list.
 
     run: the DAG run that made it, if one did.
+    step: what a person does, if it was aborted.
     """
 
     snapshot: Snapshot
@@ -60,6 +64,7 @@ class SnapshotLine:
     tags: tuple[str, ...] = ()
     restored: int | None = None
     local: bool = False
+    step: str = ""
 
     @property
     def undecided(self) -> bool:
@@ -146,6 +151,7 @@ def line(state: LogState, snapshot: Snapshot, restored: Mapping[int, int], local
         tuple(t.name for t in state.tags if t.snapshot == snapshot.id),
         restored.get(snapshot.id),
         local,
+        next_step_after(state, snapshot),
     )
 
 
@@ -275,11 +281,17 @@ class LogOfRun:
     """The snapshots that the run began in one log, newest first.
 
     error: its ledger cannot be read.
+    failure: why the run failed for the log, with the next step. The store keeps that of the newest run.
     """
 
     log: str
     snapshots: Sequence[SnapshotLine] = ()
     error: str = ""
+    failure: str = ""
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.snapshots or self.error or self.failure)
 
 
 def view_run(pipeline: Pipeline, run: Run, query: LogQuery) -> LogPage[LogOfRun]:
@@ -288,16 +300,26 @@ def view_run(pipeline: Pipeline, run: Run, query: LogQuery) -> LogPage[LogOfRun]
     few = len(logs) <= LINES
 
     def is_wanted(one: LogOfRun) -> bool:
-        return few or bool(one.snapshots or one.error)
+        return few or one.has_news
 
     page = read_page(logs, query, pipeline.at_once, partial(_of_log, pipeline, run), is_wanted)
-    return replace(page, lines=sorted(page.lines, key=lambda one: not (one.snapshots or one.error)))
+    return replace(page, lines=sorted(page.lines, key=lambda one: not one.has_news))
 
 
 def _of_log(pipeline: Pipeline, run: Run, log: str) -> LogOfRun:
     try:
         state = pipeline.ledger(log).find()
+        record = find_alarm_record(pipeline.store, log)
     except Exception as error:
         return LogOfRun(log, error=str(hide_unexpected(error, "Reading the log")))
     mine = [s for s in reversed(state.snapshots) if s.run == run.id] if state else []
-    return LogOfRun(log, lines(state, mine) if state else ())
+    is_told = any(s.verdict and not s.verdict.allows for s in mine)
+    failed = record if record and record.run == run.id and record.failures and not is_told else None
+    return LogOfRun(log, lines(state, mine) if state else (), failure=_explain_failure(state, failed) if failed else "")
+
+
+def _explain_failure(state: LogState | None, record: AlarmRecord) -> str:
+    """Returns why the newest run failed, with the landed file that it names, if there is one, and the next step."""
+    file = next((p for p in state.landing.listed if p.code == record.code), None) if state else None
+    step = file.hint if file else find_next_step(record.code) or "Read the log of the failed task."
+    return " ".join([f"{record.error.rstrip('.')}.", *([file.message] if file else []), step])
