@@ -101,7 +101,7 @@ def _read(file: Path) -> Profile:
     try:
         return convert_value(tomllib.loads(file.read_text(encoding="utf-8")), Profile)
     except (OSError, ValueError, msgspec.ValidationError) as error:
-        hint = "docs/reference/sources.md names the keys of a profile."
+        hint = "docs/how-to/extend.md names the keys of a profile."
         raise InvalidInputError("PROFILE_UNREADABLE", f"`{file}` is no profile: {error}.", hint=hint) from error
 
 
