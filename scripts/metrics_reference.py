@@ -9,11 +9,26 @@ from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+# What is sent beside them, and beside the numbers of each step.
+OTHER_GAUGES = {
+    "unreadable": "1 if the log's state cannot be read",
+    "uploads.segments": "segments that were uploaded so far, by ingests and by writers",
+    "uploads.bytes": "bytes of the log's changes in them",
+    "uploads.failures": "attempts to upload that failed",
+    "uploads.seconds": "time of the attempts that succeeded",
+    "uploads.<histogram>.<bucket>": "uploads with a value up to this bound: latency_ms, size, attempts, batch, queue",
+    "confirm.age_seconds": "age of the published snapshot",
+    "alarms": "number of alarms of the log",
+    "alarm.<kind>": "1 while the log raises this alarm",
+    "failed_runs": "failed runs in a row",
+    "<task>.failed": "1 if the task failed for this log, or its gate did",
+}
+
 
 def describe_metrics() -> Iterator[str]:
     """Yields the lines of the chapter."""
     from tidefold.changelog.writer.settings import MetricsSnapshot
-    from tidefold_airflow.observability.metrics import OTHER_GAUGES, SET_AGE, SET_GAUGES, STATUS_GAUGES
+    from tidefold_airflow.observability.metrics import SET_AGE, SET_GAUGES, STATUS_GAUGES
 
     yield "## Metrics\n"
     yield "Airflow sends each as a gauge `tidefold.<log>.<name>` with the tag `log`, through StatsD or OpenTelemetry."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from metrics_reference import OTHER_GAUGES
 from support.statsd_mapping import map_names
-from tidefold_airflow.observability.metrics import OTHER_GAUGES, SET_AGE, SET_GAUGES, STATUS_GAUGES
+from tidefold_airflow.observability.metrics import SET_AGE, SET_GAUGES, STATUS_GAUGES
 
 
 def test_each_gauge_has_a_name_and_a_name_has_one_set_of_labels() -> None:

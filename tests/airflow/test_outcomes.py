@@ -145,7 +145,7 @@ def test_the_page_of_endings_shows_the_table_of_the_program() -> None:
     shown = {
         ending.value: [
             "of the error" if means.exit_code is None else str(means.exit_code),
-            means.task, means.run, means.follows, "yes" if means.event else "no", means.word,
+            means.task, means.run, means.follows, "yes" if means.task == "success" else "no", means.word,
         ]
         for ending, means in MEANINGS.items()
     }  # fmt: skip
@@ -189,6 +189,13 @@ def test_a_step_ends_as_its_result_and_its_error_say(
 )
 def test_what_follows_starts_as_the_logs_ended(endings: list[RunEnding], with_all: bool, with_any: bool) -> None:
     assert (may_follow(endings, Require.ALL), may_follow(endings, Require.ANY)) == (with_all, with_any)
+
+
+def test_confirm_is_red_only_where_it_failed_itself() -> None:
+    """After a failed ingest it has nothing to publish, and is skipped: `ingest` and `alarms` are red."""
+    may_skip = {ending for ending, means in MEANINGS.items() if "skipped" in means.task}
+    assert {RunEnding.FAILED, RunEnding.DAMAGED} <= may_skip
+    assert RunEnding.REFUSED not in may_skip
 
 
 def test_the_worst_step_of_a_log_counts() -> None:

@@ -37,20 +37,6 @@ STATUS_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
     "stored.bytes": ("bytes of the log in the store", lambda status: status.stored_bytes),
     "local.bytes": ("bytes of local copies on this machine", lambda status: status.local_bytes),
 }
-# What is sent beside them, and beside the numbers of each step.
-OTHER_GAUGES = {
-    "unreadable": "1 if the log's state cannot be read",
-    "uploads.segments": "segments that were uploaded so far, by ingests and by writers",
-    "uploads.bytes": "bytes of the log's changes in them",
-    "uploads.failures": "attempts to upload that failed",
-    "uploads.seconds": "time of the attempts that succeeded",
-    "uploads.<histogram>.<bucket>": "uploads with a value up to this bound: latency_ms, size, attempts, batch, queue",
-    "confirm.age_seconds": "age of the published snapshot",
-    "alarms": "number of alarms of the log",
-    "alarm.<kind>": "1 while the log raises this alarm",
-    "failed_runs": "failed runs in a row",
-    "<task>.failed": "1 if the task failed for this log, or its gate did",
-}
 # What each number of a set means, and where it is.
 SET_GAUGES: dict[str, tuple[str, Callable[[SetStatus], float]]] = {
     "lag.transactions": ("landed transactions that the set is behind, as its slowest topic is", lambda s: s.lag),

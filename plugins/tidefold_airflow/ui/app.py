@@ -257,7 +257,9 @@ class _Pages:
             return listed, self._find_failed(run) if listed else ()
 
         pipelines, failed = await self._worker.run(work)
-        return responses.page(request, "run.html.j2", {"run": run, "pipelines": pipelines, "failed": failed})
+        view = {"run": run, "pipelines": pipelines, "failed": failed}
+        # Commands of several pipelines name the configuration of each.
+        return responses.page(request, "run.html.j2", view | ({"here": None} if len(pipelines) > 1 else {}))
 
     async def other(self, request: Request) -> Response:
         raise HTTPException(404 if request.method in ("GET", "HEAD") else 405)

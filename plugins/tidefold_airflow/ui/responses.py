@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 _FOLDER = Path(__file__).parent / "templates"
 # The end of a run's id that has no meaning for people.
 _WHEN_DUE = re.compile(r"(T\d\d:\d\d(?::(?!00)\d\d)?)(?::00)?(?:\.\d+)?\+00:00$")
+_COMMAND = re.compile(r"(<code>tidefold (?:(?! -c CONFIG)[^<])+)(</code>)")
 _LONGEST = 1000
 _LONG_AGO = 90 * 86_400
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -82,6 +83,7 @@ def environment() -> Environment:
         "age": _age,
         "span": span,
         "commands": mark_commands,
+        "for_pipeline": _name_configuration,
         "by_bound": lambda buckets: sorted(buckets.items(), key=lambda one: (one[0] == "more", len(one[0]), one[0])),
         "noun": choose_record_noun,
         "short": lambda run: _WHEN_DUE.sub(r"\1", run).removeprefix("scheduled__"),
@@ -114,6 +116,11 @@ def span(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 1 else "< 1 s"
+
+
+def _name_configuration(html: str, pipeline: Any) -> Markup:
+    """Adds `-c CONFIG` to the commands of a pipeline that is not that of TIDEFOLD_CONFIG. No page shows its path."""
+    return Markup(_COMMAND.sub(r"\1 -c CONFIG\2", str(html)) if pipeline and pipeline.name else html)
 
 
 def _show(value: Any) -> Any:

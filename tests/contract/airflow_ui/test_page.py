@@ -116,6 +116,37 @@ def test_all_logs_with_what_waits_and_what_to_do(ask: TestClient, pipeline: Pipe
     assert f"Refused records {refused}" in text
 
 
+def test_each_log_is_counted_in_one_badge_of_the_head(ask: TestClient, pipeline: Pipeline) -> None:
+    """A stopped log, and one with an alarm, were in none or in two."""
+    html = ask.get("/").text
+    head = re.search(r'<div class="head">.*?</div>', html, re.DOTALL)
+    assert head
+    counted = dict(re.findall(r'<span class="badge \w+">([a-zA-Z ]+): (\d+)</span>', head[0]))
+    assert sum(map(int, counted.values())) == len(pipeline.config.logs)
+    assert len(counted) > 3
+    assert counted["needs attention"] == counted["not begun"] == "1"
+
+
+def test_commands_for_another_pipeline_name_its_configuration(story: Story, pipeline: Pipeline) -> None:
+    other = "/data/other/tidefold.yaml"
+    seen = VisiblePipelines({"a": (Work(""),), "b": (Work(other),), "both": (Work(""), Work(other))})
+    ask = TestClient(build_app((), (), lambda request: seen, opened=lambda config: pipeline))
+    name = next(one.name for one in seen.pipelines() if one.name)
+    log = "/logs/accounts/retention"
+    command = "<code>tidefold retain subsume accounts"
+    assert f"{command}</code>" in ask.get(log).text
+    assert f"{command} -c CONFIG</code>" in ask.get(f"/p/{name}{log}").text
+    for path in ("/", "/logs/orders/quarantine", "/logs/accounts"):
+        commands = re.findall(r"<code>tidefold [^<]+</code>", ask.get(f"/p/{name}{path}").text)
+        assert [one for one in commands if " -c CONFIG" not in one] == [], path
+        assert " -c CONFIG" not in ask.get(path).text
+    # A run over both shows the commands of each.
+    find_run_alarms(pipeline, "both/r", ["fresh"], {"fresh": RunFailure("ingest: LOG_STOPPED", "LOG_STOPPED")})
+    first, _, second = ask.get("/runs/both/r").text.partition("<h2>")[2].partition("<h2>")
+    assert "<code>tidefold move resume LOG</code>" in first
+    assert "<code>tidefold move resume LOG -c CONFIG</code>" in second
+
+
 def test_how_far_the_table_is_behind_its_source(ask: TestClient, pipeline: Pipeline) -> None:
     state = pipeline.ledger("accounts").read()
     assert state.latest

@@ -38,9 +38,8 @@ class Meaning:
     """What an ending means.
 
     exit_code: of the command line; None: that of the error.
-    task, run: the state of Airflow's task `confirm` for the log, and of the run.
+    task, run: the state of Airflow's task `confirm` for the log, and of the run. A green task sends an asset event.
     follows: how what follows the tasks starts because of this log: `yes`, `no`, or `idle`: the log does not matter.
-    event: whether an asset event is sent.
     word: that of the page.
     """
 
@@ -48,19 +47,18 @@ class Meaning:
     task: str
     run: str
     follows: str
-    event: bool
     word: str
 
 
 MEANINGS: Mapping[RunEnding, Meaning] = {
-    RunEnding.PUBLISHED: Meaning(0, "success", "success", "yes", True, "up to date"),
-    RunEnding.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", False, "up to date"),
-    RunEnding.STOPPED: Meaning(0, "skipped", "success", "idle", False, "stopped"),
-    RunEnding.WAITS: Meaning(GateFailedError.exit_code, "skipped", "success", "no", False, "waits for a person"),
-    RunEnding.LEFT_OUT: Meaning(2, "success", "failed", "no", True, "rows left out"),
-    RunEnding.REFUSED: Meaning(GateFailedError.exit_code, "failed", "failed", "no", False, "needs attention"),
-    RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed", "failed", "no", False, "damaged"),
-    RunEnding.FAILED: Meaning(None, "failed", "failed", "no", False, "needs attention"),
+    RunEnding.PUBLISHED: Meaning(0, "success", "success", "yes", "up to date"),
+    RunEnding.NOTHING_NEW: Meaning(0, "skipped", "success", "yes", "up to date"),
+    RunEnding.STOPPED: Meaning(0, "skipped", "success", "idle", "stopped"),
+    RunEnding.WAITS: Meaning(GateFailedError.exit_code, "skipped", "success", "no", "waits for a person"),
+    RunEnding.LEFT_OUT: Meaning(2, "success", "failed", "no", "rows left out"),
+    RunEnding.REFUSED: Meaning(GateFailedError.exit_code, "failed", "failed", "no", "needs attention"),
+    RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed or skipped", "failed", "no", "damaged"),
+    RunEnding.FAILED: Meaning(None, "failed or skipped", "failed", "no", "needs attention"),
 }
 # The next step after a snapshot that the gate refused was aborted.
 AFTER_REFUSAL = "Mend the data or the suite: the next run folds its changes again."

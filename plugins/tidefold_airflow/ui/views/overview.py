@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,8 +28,9 @@ from tidefold_airflow.ui.health import Lag, Note, Word, lag_of, to_do, word_of_l
 from tidefold_airflow.ui.request import LogPage, LogQuery, read_page
 from tidefold_airflow.ui.responses import hide_unexpected
 
-# The tones of logs that a person should look at.
-_OUT_OF_ORDER = ("bad", "warn")
+# The tones of a log, and those of logs that a person should look at.
+_TONES = ("bad", "warn", "busy", "calm", "good")
+_OUT_OF_ORDER = _TONES[:2]
 LISTED = 50
 LISTED_RECORDS = 100
 _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
@@ -46,14 +48,15 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the logs of a page."""
+    """Sums over the logs of a page.
+
+    words: how many logs are in each state, those first that a person should look at.
+    """
 
     logs: int
-    good: int
-    bad: int
+    words: Sequence[tuple[Word, int]]
     changes: int
     quarantined: int
-    alarms: int
     rows: int
     bytes: int
 
@@ -70,14 +73,12 @@ def overview(pipeline: Pipeline, query: LogQuery) -> LogPage[LogLine]:
 def totals(lines: list[LogLine]) -> Totals:
     """Computes the sums over the logs of a page."""
     latest = [line.status.latest for line in lines if line.status.latest]
-    tones = [line.word.tone for line in lines]
+    words = Counter(line.word for line in lines)
     return Totals(
         logs=len(lines),
-        good=tones.count("good"),
-        bad=tones.count("bad"),
+        words=sorted(words.items(), key=lambda one: (_TONES.index(one[0].tone), one[0].text)),
         changes=sum(line.lag.changes for line in lines),
         quarantined=sum(line.status.quarantined for line in lines),
-        alarms=sum(len(line.status.alarms) for line in lines),
         rows=sum(s.rows for s in latest),
         bytes=sum(s.bytes_full for s in latest),
     )
