@@ -39,7 +39,7 @@ from tidefold.typed_json import decode_json
 if TYPE_CHECKING:
     import duckdb
 
-# It does not use `format("delta")`, by measurement (docs/reference/quality.md). Delta takes row counts from the
+# It does not use `format("delta")`, by measurement (decision 0007). Delta takes row counts from the
 # statistics in its log. If its schema declares a column NOT NULL, Spark replaces `IS NULL` by false, so a null
 # key would pass.
 JUDGE_AGAIN = "`tidefold step abort` the snapshot and materialize again; the published table is untouched."
