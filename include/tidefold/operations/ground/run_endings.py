@@ -12,6 +12,9 @@ from enum import StrEnum
 from tidefold.errors import CorruptError, GateFailedError
 from tidefold.operations.ground.outcome import Outcome, Status
 
+# The next step after a snapshot that the gate refused was aborted.
+AFTER_REFUSAL = "Mend the data or the suite: the next run folds its changes again."
+
 
 class RunEnding(StrEnum):
     """What became of a log in a run. If its steps ended in several ways, the last of this list counts."""
@@ -60,8 +63,6 @@ MEANINGS: Mapping[RunEnding, Meaning] = {
     RunEnding.DAMAGED: Meaning(CorruptError.exit_code, "failed or skipped", "failed", "no", "damaged"),
     RunEnding.FAILED: Meaning(None, "failed or skipped", "failed", "no", "needs attention"),
 }
-# The next step after a snapshot that the gate refused was aborted.
-AFTER_REFUSAL = "Mend the data or the suite: the next run folds its changes again."
 _RESULTS = {
     Status.FAILED: RunEnding.REFUSED,
     Status.ASKED: RunEnding.WAITS,
