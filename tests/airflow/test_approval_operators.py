@@ -212,7 +212,7 @@ def test_an_approval_without_a_reason_at_the_last_moment_is_aborted_with_those_w
 
 
 def test_rejected_is_aborted_and_red(pipeline: Pipeline, airflow: FakeAirflow) -> None:
-    with pytest.raises(AirflowFailException, match=r"GATE_FAILED.*was rejected by ann"):
+    with pytest.raises(AirflowFailException, match=r"GATE_FAILED.*was rejected by ann.*Mend the data or the suite"):
         answered(pipeline, REJECTED)
     assert state_of(pipeline).open_attempt is None
 

@@ -101,7 +101,8 @@ def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     parts += [f"{accounted.completed:,} changes of a key completed"] if accounted.completed else []
     # A retry within this run may have completed some.
     refused = not accounted.completed and _has_only_refused(accounted.state, [a.landed for a in accounted.arrivals])
-    files = count_noun(details.files, "file")
+    feed = accounted.listed.feed
+    files = count_noun(details.files, "version" if feed and feed.format.startswith("delta") else "file")
     if accounted.extract:
         parts = [f"{details.changes:,} changes ({accounted.extract.missing:,} of them deletes)"]
         parts += [f"{accounted.extract.unchanged:,} rows unchanged", f"{details.quarantined:,} quarantined"]

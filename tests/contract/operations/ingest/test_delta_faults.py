@@ -50,6 +50,16 @@ def feed(request: pytest.FixtureRequest) -> str:
     return kind
 
 
+def test_an_ingest_counts_versions_of_the_table(tmp_path: Path) -> None:
+    at = make(tmp_path, "from the first")
+    for key in (1, 2):
+        write(at, (key, "a"))
+    said = at.run().output
+    assert "took 2 versions: 2 changes" in said
+    write(at, (3, "a"))
+    assert "took 1 version: 1 changes" in at.run().output
+
+
 @pytest.mark.rotates(3)
 @pytest.mark.parametrize("grown", [0, 1])
 def test_a_table_that_was_set_back_and_grew_past_the_position_is_refused(tmp_path: Path, feed: str, grown: int) -> None:
