@@ -13,7 +13,8 @@ from tidefold.errors import CorruptError, InvalidInputError
 
 _DATA_FILE = re.compile(r"k(\d{5})-(\d{5})\.s(\d{10})\.e(\d{10})\.t([0-9a-f]*)\.([0-9a-f]{32})\.parquet")
 # The gauges of sets begin with `tidefold.set.`.
-_LOG_ID = re.compile(r"(?!set$)[a-z][a-z0-9_]{0,62}")
+RESERVED_ID = "set"
+_LOG_ID = re.compile(rf"(?!{RESERVED_ID}$)[a-z][a-z0-9_]{{0,62}}")
 # Segments of all logs, and the announcements of those that are being written.
 CHANGELOG = "changelog"
 INTENTS = f"{CHANGELOG}/intents"

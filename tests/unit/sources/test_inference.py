@@ -15,10 +15,11 @@ import pyarrow as pa
 import pytest
 
 from tidefold.domain.log_state import Column
+from tidefold.domain.paths import check_log_id
 from tidefold.sources.inference.dialect import dialect_of
 from tidefold.sources.inference.json_samples import find_record_path
 from tidefold.sources.inference.operations import find_ops
-from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
+from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.propose import propose
 from tidefold.sources.inference.roles import find_keys, find_orders, key_question
 from tidefold.sources.inference.strange_rows import explain_strange_rows
@@ -511,3 +512,10 @@ def test_one_word_with_two_accents_makes_no_other_script() -> None:
     dialect = dialect_of(text.encode("cp1252"), whole=True)
     assert dialect is not None
     assert dialect.encoding == "cp1252"
+
+
+@pytest.mark.parametrize("name", ["set", "db.Set", "1st", "_x", "a-b", "ä", "x" * 90])
+def test_an_id_made_from_a_name_is_one_that_a_configuration_may_have(name: str) -> None:
+    made = log_ids([name, name])
+    assert [check_log_id(one) for one in made] == made
+    assert len(set(made)) == 2

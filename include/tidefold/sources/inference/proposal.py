@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidefold.domain.paths import RESERVED_ID
+
 # What a question is about that the types of columns ask; their names follow.
 COLUMNS = "columns."
 
@@ -108,4 +110,4 @@ def log_ids(topics: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
 
 def _sanitize(name: str) -> str:
     text = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
-    return (text if text[:1].isalpha() else f"log_{text}")[:63]
+    return (text if text[:1].isalpha() and text != RESERVED_ID else f"log_{text}")[:63]
