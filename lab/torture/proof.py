@@ -6,7 +6,7 @@ import base64
 import datetime
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,10 @@ def _some(keys: set[Key]) -> list[Key]:
 def prove(folder: Path, table: Table, plan: Plan, ignored: set[str]) -> Proof:
     """Reads all captured records of a table, in order. ignored: columns that its log leaves out by now."""
     proof, merged, whole = Proof(), _States(plan), _States(plan, forgets=True)
-    for record in _records(folder):
-        key = _key(table, record.key)
+    for record in read_records(folder):
+        key = find_key(table, record.key)
         proof.seen.add(key)
-        former = _key(table, record.former) if record.former else None
+        former = find_key(table, record.former) if record.former else None
         for states in (merged, whole):
             states.take(key, former, record)
     proof.must.update(merged.without(ignored) & whole.without(ignored))
@@ -66,13 +66,13 @@ def find_unended(folder: Path, table: Table) -> set[Key]:
     for record in _lines(folder):
         value = _payload(record["value"])
         if value is not None:
-            last[_key(table, _payload(record["key"]))] = value["__deleted"] == "true"
+            last[find_key(table, _payload(record["key"]))] = value["__deleted"] == "true"
     return {key for key, is_deleted in last.items() if not is_deleted}
 
 
 @dataclass(frozen=True)
-class _Record:
-    """former, place: the key of the row before its key changed, and the position in the source."""
+class Record:
+    """former, place: the key of the row before its key changed, and the position in the source. run: of the engine."""
 
     key: dict[str, Any]
     op: str
@@ -80,6 +80,7 @@ class _Record:
     former: dict[str, Any] | None
     place: tuple[int, ...]
     begins: bool = False
+    run: str = ""
 
 
 def _lines(folder: Path) -> Iterator[dict[str, Any]]:
@@ -88,31 +89,33 @@ def _lines(folder: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _records(folder: Path) -> Iterator[_Record]:
+def read_records(folder: Path) -> Iterator[Record]:
+    """The captured records of a table that have a value, in order."""
     for record in _lines(folder):
         value, key = _payload(record["value"]), _payload(record["key"])
         if value is not None:
             headers = {one["key"]: _payload(one["value"]) for one in record["headers"]}
-            yield _record(key, value, headers.get("__debezium.oldkey"))
+            run = headers.get("__debezium.context.runId", "")
+            yield replace(_record(key, value, headers.get("__debezium.oldkey")), run=run)
 
 
-def _record(key: dict[str, Any], value: dict[str, Any], former: dict[str, Any] | None) -> _Record:
+def _record(key: dict[str, Any], value: dict[str, Any], former: dict[str, Any] | None) -> Record:
     if "source" in value:
         commit, place = json.loads(value["source"]["sequence"])
         begins = value["op"] == "t" or (
             value["op"] == "r" and str(value["source"]["snapshot"]) in ("first", "first_in_data_collection")
         )
         order = (int(commit or place), int(place))
-        return _Record(key or {}, value["op"], value.get("after") or {}, former, order, begins)
+        return Record(key or {}, value["op"], value.get("after") or {}, former, order, begins)
     op = "d" if value["__deleted"] == "true" else value["__op"]
-    return _Record(key, op, value, former, (value["__lsn"] or 0,))
+    return Record(key, op, value, former, (value["__lsn"] or 0,))
 
 
 def _payload(found: Any) -> Any:
     return found["payload"] if isinstance(found, dict) and set(found) == {"schema", "payload"} else found
 
 
-def _key(table: Table, key: Mapping[str, Any]) -> Key:
+def find_key(table: Table, key: Mapping[str, Any]) -> Key:
     """As the dump has it."""
     days = datetime.date(1970, 1, 1)
     cells = ((kind.name, key[name]) for name, kind in table.key.items() if name in key)
@@ -138,7 +141,7 @@ class _States:
         """The keys that lack a value of a column, but for these."""
         return {key for key, missing in self.missing.items() if missing.difference(ignored)}
 
-    def take(self, key: Key, former: Key | None, record: _Record) -> None:
+    def take(self, key: Key, former: Key | None, record: Record) -> None:
         if record.op != "r" and self._came(key, record):
             return
         if record.begins:
@@ -149,7 +152,7 @@ class _States:
         elif record.op in ("r", "c", "u"):
             self.missing[key] = self._lacks(self._base(key, former, record), record.row)
 
-    def _came(self, key: Key, record: _Record) -> bool:
+    def _came(self, key: Key, record: Record) -> bool:
         if self.plan.form == "unwrapped":
             one = (record.place, record.op, key)
             came = one in self._had
@@ -159,7 +162,7 @@ class _States:
         self._highest = max(self._highest, record.place)
         return came
 
-    def _base(self, key: Key, former: Key | None, record: _Record) -> set[str] | None:
+    def _base(self, key: Key, former: Key | None, record: Record) -> set[str] | None:
         if record.op != "c":
             return self.missing.get(key)
         if self.plan.landed == "whole":

