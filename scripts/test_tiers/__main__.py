@@ -94,6 +94,10 @@ def _conclude(tier: Tier, records: list[RecordedTest], result: RunResult, wall: 
         is_judged = result.slowness <= _SLOWEST_JUDGE
         print(f"{tier.name} fails: {over}." if is_judged else f"Not judged on so slow a machine: {over}.")
         code = code or int(is_judged)
+    if result.exit_code and not failed:
+        print(
+            "No test failed, and a lane did not end well: see `ERROR` above, such as a module that cannot be imported."
+        )
     print(count_outcomes(records))
     return code
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tidefold.sources.api import FORMATS, source_of
+from tidefold.config import json_schema
+from tidefold.sources.api import source_of
 from tidefold.sources.feed import Feed
 
+# Those that a configuration may name.
+FORMATS = sorted(
+    name
+    for part in json_schema()["$defs"].values()
+    if (kind := part.get("properties", {}).get("format"))
+    for name in (kind.get("enum") or [kind.get("const")])
+    if name != "custom"
+)
 NEEDED = {"state-json": {"kind": "value", "state_key": ["id"]}}
 
 
@@ -15,6 +24,10 @@ NEEDED = {"state-json": {"kind": "value", "state_key": ["id"]}}
 def test_every_format_has_its_source(name: str) -> None:
     source = source_of(Feed(name, "/landing", NEEDED.get(name, {})))
     assert all(callable(getattr(source, part)) for part in ("listing", "ending", "parse", "reader"))
+
+
+def test_there_are_formats() -> None:
+    assert len(FORMATS) > 8
 
 
 def test_a_feed_goes_to_tasks_unchanged() -> None:
