@@ -36,7 +36,8 @@ from tidefold.sources.delta.source_version import (
     read_version,
 )
 from tidefold.sources.feed import Feed
-from tidefold.sources.files.base import RowTaker, explain_columns, misfit
+from tidefold.sources.files.base import RowTaker
+from tidefold.sources.files.columns import explain_columns, misfit
 from tidefold.sources.files.parquet import describe_types, explain_types, find_types, find_unfit_types
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.landing_place import Stamp

@@ -6,9 +6,8 @@ import codecs
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import Any, BinaryIO, ClassVar
 
@@ -17,9 +16,9 @@ import pyarrow as pa
 from pyarrow import csv
 
 from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.domain.table.table_spec import Engine
 from tidefold.sources.api import ParsedFile, UnfitFileError
 from tidefold.sources.feed import Feed
+from tidefold.sources.files.columns import explain_columns, misfit, or_land
 from tidefold.sources.files.csv_marks import STRAY, CsvMarks
 from tidefold.sources.landing.completeness import Ending, begins_as_named, csv_ending
 from tidefold.sources.landing.folders import read_folders
@@ -33,18 +32,14 @@ from tidefold.sources.records.change_batches import ChangeSpool
 from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
 from tidefold.sources.records.columnar_values import convert_texts
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.operation_names import explain_operation
 from tidefold.sources.records.parse_file import check_prefix, parse_file
 from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import Spelling
 from tidefold.typed_json import convert_value
 
-# How alike two names are that may be one.
-_NEAR = 0.75
 DELIMITERS = (",", ";", "\t", "|")
 # No row is longer than this.
 _BLOCK = 16 << 20
-_UNTAKEN = "Nothing of it was ingested."
 
 
 class AnyFiles:
@@ -62,87 +57,6 @@ class AnyFiles:
 
     def reader(self, shape: TableSpec) -> None:
         """Returns None: a refused row is read again with its file."""
-
-
-def misfit(names: Sequence[str], shape: TableSpec, beside: Sequence[str]) -> str | None:
-    """Returns what is wrong with the columns of a file; None: nothing."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        return f"has column {', '.join(twice)} twice"
-    columns = [column.name for column in shape.columns]
-    expected = {*columns, *beside, *shape.ignored}
-    unknown = [name for name in names if name not in expected]
-    by = shape.column_order
-    partial = shape.merge.engine is Engine.PARTIAL
-    required = [column.name for column in shape.columns if not column.may_lack]
-    needed = {*beside, *((*shape.key, *by) if partial else required)}
-    missing = [name for name in (*columns, *beside) if name in needed and name not in names]
-    if unknown:
-        lacks = f". It lacks column {', '.join(dict.fromkeys(missing))[:200]}" if missing else ""
-        return f"has column {', '.join(unknown)[:200]}, which is not configured{lacks}"
-    if missing:
-        return f"lacks column {', '.join(dict.fromkeys(missing))}, and a missing column does not count as null"
-    return None
-
-
-def fit_hint(
-    names: Sequence[str],
-    shape: TableSpec,
-    beside: Sequence[str],
-    path: str = "",
-    types: Mapping[str, str] | None = None,
-) -> str:
-    """Returns the configuration that makes tidefold ingest a file with these columns, or what else to do.
-
-    path: of the file. types: of its columns, as far as it says them; empty: no type fits.
-    """
-    hint = explain_columns(names, shape, beside, path, types)
-    return f"{hint} {'Land' if hint == _UNTAKEN else 'Or land'} the file with the columns of the log."
-
-
-def explain_columns(
-    names: Sequence[str],
-    shape: TableSpec,
-    beside: Sequence[str],
-    path: str = "",
-    types: Mapping[str, str] | None = None,
-) -> str:
-    """Returns the lines of the configuration for these columns. The parameters are those of `fit_hint`."""
-    expected = {*(column.name for column in shape.columns), *beside, *shape.ignored}
-    unknown = [name for name in names if name not in expected]
-    lacking = {*shape.key, *shape.column_order, *beside} - set(names)
-    missing = [c for c in shape.columns if c.name not in names and not c.may_lack and not lacking]
-    hint = _UNTAKEN
-    in_folders = [c.name for c in missing if c.name in read_folders(path)]
-    if in_folders:
-        hint += f" Its folders have {', '.join(in_folders)}: set `folder_columns: [{', '.join(in_folders)}]` under "
-        hint += "`source`."
-    aliases = {alias: column.name for column in shape.columns for alias in column.aliases}
-    for name in filter(aliases.get, unknown):
-        hint += f" `{name}` is an alias of `{aliases[name]}`, and the file has both: remove one of them."
-    unknown = [name for name in unknown if name not in aliases]
-    lower = {c.name.lower(): c for c in shape.columns if c.name not in names and c.name not in in_folders}
-    near = {name: lower[to] for name in unknown for to in get_close_matches(name.lower(), lower, 1, _NEAR)}
-    for name, column in list(near.items())[:3]:
-        hint += f" Did you mean `{name}` by column `{column.name}`? Correct it in `columns`, or set "
-        hint += f"`{column.name}: {{type: '{column.type}', aliases: [{name}]}}` there."
-    unknown = [name for name in unknown if name not in near]
-    missing = [c for c in missing if c not in near.values() and c.name not in in_folders]
-    marks = explain_operation(unknown) if not beside else ""
-    hint += marks
-    if unknown and not marks:
-        if len(unknown) == len(missing) == 1:
-            renamed = f"{missing[0].name}: {{type: '{missing[0].type}', aliases: [{unknown[0]}]}}"
-            hint += f" If `{unknown[0]}` is the new name of `{missing[0].name}`, set `{renamed}` in `columns`."
-        told = {name: "string" if types is None else types.get(name, "string") for name in unknown}
-        lines = ", ".join([f"`{n}: {{type: '{type_}', default: null}}`" for n, type_ in told.items() if type_][:3])
-        other = "" if types else " (or another type)"
-        hint += f" To ingest it, add {lines}{other} to `columns`, or set" if lines else " No type fits: set"
-        hint += f" `ignored: [{', '.join(unknown)}]` beside {'it' if lines else '`columns`'}."
-    if missing:
-        lines = ", ".join(f"`{c.name}: {{type: '{c.type}', default: null}}`" for c in missing[:3])
-        hint += f" If such files have null there, set {lines} in `columns`."
-    return hint
 
 
 @dataclass
@@ -357,7 +271,8 @@ class Csv(AnyFiles):
             return replace(problem, message=message, hint=hint)
         expected = {*(column.name for column in shape.columns), *self.rules.beside}
         problem = replace(
-            problem, hint=fit_hint([*own_names(shape, heads), *taker.folders], shape, self.rules.beside, name)
+            problem,
+            hint=or_land(explain_columns([*own_names(shape, heads), *taker.folders], shape, self.rules.beside, name)),
         )
         if self.rules.header is True and not expected & set(heads):
             names = ", ".join([*self.rules.beside, *(c.name for c in shape.columns if c.name not in self.rules.beside)])

@@ -15,7 +15,8 @@ from tidefold.changelog.schema import find_column_type
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.types import widens
 from tidefold.sources.api import ParsedFile, UnfitFileError
-from tidefold.sources.files.base import AnyFiles, RowTaker, fit_hint, misfit, number_rows
+from tidefold.sources.files.base import AnyFiles, RowTaker, number_rows
+from tidefold.sources.files.columns import explain_columns, misfit, or_land
 from tidefold.sources.landing.completeness import Ending, inspect_file
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.plan import FileTask
@@ -75,7 +76,9 @@ class Parquet(AnyFiles):
             schema = pa.schema([f.with_name(name) for f, name in zip(schema, names, strict=True)])
             if why := misfit([*schema.names, *taker.folders], shape, self.rules.beside_in(schema.names)):
                 types = find_types(schema)
-                hint = fit_hint([*names, *taker.folders], shape, self.rules.beside, task.file.name, types)
+                hint = or_land(
+                    explain_columns([*names, *taker.folders], shape, self.rules.beside, task.file.name, types)
+                )
                 problem = report_unfit_schema(task.file.name, why, stops=bool(task.stops))
                 raise UnfitFileError(replace(problem, hint=hint))
             if unfit := find_unfit_types(schema, shape):
