@@ -20,6 +20,7 @@ from tidefold.operations.inspect.explain_key import Origin, explain_key
 from tidefold.operations.plan.compare import Comparison, compare_rows
 from tidefold.operations.plan.edits import ColumnEdits, describe_edits, find_column_edits, require_plannable
 from tidefold.operations.plan.shadow import Shadow, fill
+from tidefold.operations.snapshot.switch import find_unread
 from tidefold.quality.run.engine import QualityEngine
 from tidefold.read.task import ADDED, Difference
 
@@ -98,7 +99,7 @@ def make_plan(pipeline: Pipeline, log: str, beside: Pipeline, engine: QualityEng
     state = require_state(pipeline, log)
     require_plannable(pipeline, state)
     shadow = fill(beside, log, pipeline, engine)
-    gone = _find_gone(state, shadow.state)
+    gone = find_unread(state, shadow.state)
     shown = _find_shown(state)
     compared = _compare(pipeline, state, shown, shadow, gone, limit)
     sides = (_Side(pipeline, state.shape, None), _Side(beside, shadow.state.shape, shadow.snapshot.id))
@@ -130,13 +131,6 @@ def _find_shown(state: LogState) -> Snapshot | None:
         return find_published(state)
     except NotFoundError:
         return None
-
-
-def _find_gone(state: LogState, planned: LogState) -> tuple[str, ...]:
-    """Returns the landed files of a log that its plan could not read as the log did."""
-    have = {entry.name: (entry.length, entry.checksum) for entry in planned.landed}
-    taken = {entry.name: (entry.length, entry.checksum) for entry in state.landed if entry.length}
-    return tuple(name for name, content in taken.items() if have.get(name) != content)
 
 
 def _compare(

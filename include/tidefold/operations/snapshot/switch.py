@@ -72,11 +72,16 @@ def _require_free(pipeline: Pipeline, state: LogState) -> None:
         )
 
 
-def require_caught_up(state: LogState, planned: LogState) -> None:
-    """Raises RefusedError if the log has taken what its plan has not: the table would go back."""
+def find_unread(state: LogState, planned: LogState) -> tuple[str, ...]:
+    """Returns the landed files of a log that its plan has not read, or not with the bytes that the log has."""
     have = {entry.name: (entry.length, entry.checksum) for entry in planned.landed}
     taken = {entry.name: (entry.length, entry.checksum) for entry in state.landed if entry.length}
-    behind = [name for name, content in taken.items() if have.get(name) != content]
+    return tuple(name for name, content in taken.items() if have.get(name) != content)
+
+
+def require_caught_up(state: LogState, planned: LogState) -> None:
+    """Raises RefusedError if the log has taken what its plan has not: the table would go back."""
+    behind = find_unread(state, planned)
     if behind:
         raise RefusedError(
             "PLAN_BEHIND",
