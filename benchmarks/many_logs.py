@@ -31,7 +31,7 @@ from tidefold.wiring import open_pipeline
 
 NEWS = 200
 PUBLISHED = 100
-_LOG = """  {name}:
+LOG_ENTRY = """  {name}:
     source: {{format: debezium-json, connector: postgresql, path: landing/{name}}}
     key: [id]
     columns: {{id: int, text: string}}
@@ -75,7 +75,7 @@ def make(folder: Path, logs: int) -> None:
     for name in names:
         (folder / "landing" / name).mkdir(parents=True)
     config = folder / "tidefold.yaml"
-    config.write_text("version: 1\nstore: store\nlogs:\n" + "".join(_LOG.format(name=name) for name in names))
+    config.write_text("version: 1\nstore: store\nlogs:\n" + "".join(LOG_ENTRY.format(name=name) for name in names))
     pipeline = open_pipeline(config)
     # What a run looks at is the same for a log that has published and one that has not begun to.
     published = names[:: max(1, logs // PUBLISHED)][:PUBLISHED]

@@ -44,7 +44,7 @@ _PARTS = {
     "read": "the process reads the DAG file",
     "work": "the task works, imports included",
 }
-_EMPTY = '''\
+EMPTY_DAG = '''\
 """{count} tasks, one after the other, that do nothing."""
 
 from airflow.sdk import DAG, task
@@ -76,7 +76,7 @@ def measure(rounds: int) -> None:
         for file in (PROJECT / "dags").glob("*.py"):
             (dags / file.name).symlink_to(file)
         for count in (3, 7):
-            (dags / f"empty_{count}.py").write_text(_EMPTY.format(count=count))
+            (dags / f"empty_{count}.py").write_text(EMPTY_DAG.format(count=count))
         airflow = up(Request(scratch / "airflow", config, "", dags=dags, more=_SELDOM), _say)
         try:
             # The first run of each warms the files' caches and the api-server.

@@ -25,6 +25,8 @@ from urllib.parse import quote
 from local_airflow.processes import Register
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
+from many_logs import LOG_ENTRY
+from run_airflow import EMPTY_DAG
 from tables import PAGES, folder
 from test_tiers.cpu import measure_running
 
@@ -36,37 +38,12 @@ _ROWS = 100
 # The supervisor of an ended task lives for up to 5 s.
 _SETTLE = 6
 _IDLE = 60
-_LOG = """  {name}:
-    source: {{format: debezium-json, connector: postgresql, path: landing/{name}}}
-    key: [id]
-    columns: {{id: int, text: string}}
-    key_groups: 8
-    buckets: 1
-"""
 _OURS = '''\
 """A pipeline."""
 
 from tidefold_airflow import tidefold_dag
 
 dag = tidefold_dag({name!r}, schedule=None, config={config!r})
-'''
-_EMPTY = '''\
-"""Tasks, one after the other, that do nothing."""
-
-from airflow.sdk import DAG, task
-
-
-@task
-def nothing() -> None:
-    """Returns."""
-
-
-with DAG("empty_{count}", schedule=None, catchup=False):
-    last = nothing.override(task_id="task_0")()
-    for number in range(1, {count}):
-        after = nothing.override(task_id=f"task_{{number}}")()
-        last >> after
-        last = after
 '''
 # As the dag-processor does it: a fork of a process that has loaded what the listener loads.
 _PARSE = """\
@@ -119,7 +96,7 @@ def _make(root: Path, count: int) -> None:
     names = [f"log_{number:03d}" for number in range(count)]
     for name in names:
         (root / "landing" / name).mkdir(parents=True)
-    logs = "".join(_LOG.format(name=name) for name in names)
+    logs = "".join(LOG_ENTRY.format(name=name) for name in names)
     (root / "tidefold.yaml").write_text(f"version: 1\nstore: store\nretention: {{snapshots: 2}}\nlogs:\n{logs}")
     _land(root, 0)
 
@@ -190,7 +167,7 @@ class Opened:
         for one in pipelines:
             (dags / f"{one}.py").write_text(_OURS.format(name=one, config=str(scratch / one / "tidefold.yaml")))
         for count in range(1, MOST_TASKS + 1):
-            (dags / f"empty_{count}.py").write_text(_EMPTY.format(count=count))
+            (dags / f"empty_{count}.py").write_text(EMPTY_DAG.format(count=count))
         more = {"AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600"}
         config = scratch / "one" / "tidefold.yaml"
         self.request = Request(self.root, config, "", dags=dags, warm_spark=warm, more=more)
@@ -258,7 +235,7 @@ def _measure_idle(scratch: Path) -> None:
         _watch(rig, "idle many")
         for number, file in enumerate(files):
             (dags / file.name).unlink()
-            (dags / f"empty_{number}.py").write_text(_EMPTY.format(count=number + 1))
+            (dags / f"empty_{number}.py").write_text(EMPTY_DAG.format(count=number + 1))
         _watch(rig, "idle empty")
     finally:
         down(request.root, _say)
