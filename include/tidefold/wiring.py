@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidefold.config import Config, load_config
 from tidefold.config.models.file import CompactionConfig, LocalConfig
 from tidefold.config.models.spark import is_one_process
-from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.domain.paths import PlanPaths
+from tidefold.operations.ground.pipeline import Pipeline, PlanOf, now
+from tidefold.operations.ground.read import require_state
 from tidefold.storage import open_store
 from tidefold.storage.identity import IdentityGuard
 from tidefold.storage.local_copies.copies import open_roots
@@ -19,7 +22,7 @@ from tidefold.storage.local_copies.host_copies import HostFolders
 if TYPE_CHECKING:
     from tidefold.changelog.writer import Changelog, WriterSettings
 
-__all__ = ["Pipeline", "connect", "now", "open_beside", "open_changelog", "open_pipeline"]
+__all__ = ["Pipeline", "connect", "now", "open_beside", "open_changelog", "open_pipeline", "open_plan"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +48,20 @@ def connect(config: Config, announce: Callable[[str], None] = _log.warning) -> P
     return Pipeline(config, store, roots, hosts, before_write=guard.before_write)
 
 
-def open_beside(config: Config, log: str, folder: Path, landing: Path | None = None) -> Pipeline:
-    """Opens a store of its own in a folder, for one log with this configuration: without sets and local copies.
+def open_plan(pipeline: Pipeline, log: str, version: int | None = None) -> Pipeline:
+    """Opens the shadow store of the plan of a log's configuration, which lies in the pipeline's store.
+
+    version: of the ledger of the log whose landed files are read again; None: the newest.
+    Raises NotFoundError if the log has nothing yet.
+    """
+    state = require_state(pipeline, log) if version is None else pipeline.ledger(log).read_version(version)
+    paths = PlanPaths(log, pipeline.log(log).edit)
+    beside = open_beside(pipeline.config, log, f"{pipeline.store.address}/{paths.shadow}")
+    return replace(beside, plan_of=PlanOf(pipeline, paths, state))
+
+
+def open_beside(config: Config, log: str, store: str, landing: Path | None = None) -> Pipeline:
+    """Opens a store of its own at an address, for one log with this configuration: without sets and local copies.
 
     landing: the log's files, in place of its own landing folder.
     """
@@ -55,7 +70,7 @@ def open_beside(config: Config, log: str, folder: Path, landing: Path | None = N
         source = entry.source.model_copy(update={entry.source.place_key: str(landing.absolute())})
         entry = entry.model_copy(update={"source": source})
         entry.place(log, config.path.parent)
-    own: dict[str, Any] = {"store": str(folder.absolute()), "store_id": None, "sets": {}, "local": LocalConfig()}
+    own: dict[str, Any] = {"store": store, "store_id": None, "sets": {}, "local": LocalConfig()}
     # Its change sets are numbered after they are ingested, and a compaction forgets the number of the file.
     own |= {"logs": {**config.logs, log: entry}, "alarms": None, "compaction": CompactionConfig(change_sets=0)}
     return connect(config.model_copy(update=own), lambda text: None)

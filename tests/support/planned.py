@@ -8,16 +8,21 @@ from typing import Any
 
 from support.effort import rotate
 from tidefold.compute.runners import in_process
+from tidefold.domain.plan import Plan
+from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.plan.plan import Plan, make_plan, name_plan
+from tidefold.operations.plan.apply import apply_plan
+from tidefold.operations.plan.plan import make_plan
+from tidefold.operations.plan.shadow import steps_in_process
 from tidefold.operations.quality.judge import judge
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run.duckdb_rows import DuckDBEngine
-from tidefold.wiring import open_beside, open_pipeline
+from tidefold.wiring import open_pipeline, open_plan
 
 HEAD = "version: 1\nstore: store\nspark: {above: 1GB}\nlogs:\n  orders:\n"
 DAY = "2026-11-%02d 0%d:00:00"
@@ -47,16 +52,28 @@ def land(folder: Path, name: str, *rows: tuple[Any, ...]) -> None:
     (folder / "landing" / name).write_text("\n".join(["op,id,line,amount,created,changed", *lines]) + "\n")
 
 
-def run(pipeline: Pipeline, name: str, engine: DuckDBEngine) -> None:
+def run(pipeline: Pipeline, name: str, engine: DuckDBEngine, *, full: bool = False) -> None:
     ingest(pipeline, ["orders"], in_process)
-    if materialize(pipeline, ["orders"], Fold(name), in_process)[0].status == "staged":
+    if (
+        materialize(pipeline, ["orders"], Fold(name, kind=KindPolicy.FULL if full else None), in_process)[0].status
+        == "staged"
+    ):
         assert judge(pipeline, ["orders"], name, engine)[0].status == "passed"
         confirm(pipeline, "orders", Confirmation(run=name))
 
 
 def plan(pipeline: Pipeline, engine: DuckDBEngine, limit: int = 3) -> tuple[Plan, Pipeline]:
-    beside = open_beside(pipeline.config, "orders", name_plan(pipeline, "orders"))
-    return make_plan(pipeline, "orders", beside, engine, limit), beside
+    beside = open_plan(pipeline, "orders")
+    return make_plan(beside, "orders", steps_in_process(beside, engine), limit), beside
+
+
+def apply(pipeline: Pipeline, engine: DuckDBEngine, checksum: str = "") -> list[Outcome]:
+    return apply_plan(open_plan(pipeline, "orders"), "orders", steps_in_process(pipeline, engine), checksum)
+
+
+def find_shadow(folder: Path) -> list[Path]:
+    """The files of shadow stores of plans."""
+    return [path for path in (folder / "store/plans").rglob("store/*/**/*") if path.is_file()]
 
 
 def rows(pipeline: Pipeline) -> list[tuple[tuple[str, str], ...]]:

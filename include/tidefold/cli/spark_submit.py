@@ -196,7 +196,8 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         """Sends the step to the job. A job that ends before it reports a result gives every log an error."""
         config = self._pipeline.config
         result = name_file(config.path.parent / "var" / "results", step, ".json")
-        request = Request(str(config.path), tuple(logs), step, str(result))
+        plan = self._pipeline.plan_of
+        request = Request(str(config.path), tuple(logs), step, str(result), plan=plan.state.version if plan else None)
         if self._job:
             self._terminal.note(f"{step.name}: the same Spark application continues with {', '.join(logs)}")
             self._job.send(request)

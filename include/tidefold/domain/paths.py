@@ -20,6 +20,8 @@ CHANGELOG = "changelog"
 INTENTS = f"{CHANGELOG}/intents"
 # What each host of a cluster holds in local copies.
 HOSTS = "hosts"
+# What edited configurations would make of the logs.
+PLANS = "plans"
 _VECTOR = "deletion_vector_"
 # The folder of a Delta table's change data feed, by the Delta protocol.
 CHANGE_FOLDER = "_change_data"
@@ -167,6 +169,27 @@ class SetPaths(LedgerPaths):
     def high_water_mark(self, log: str, version: int, number: int) -> str:
         """The mark, beside the table of a log, of a ledger version and of the newest number of a set's version."""
         return f"{LogPaths(log).high_water_marks}/set-{self.name}-{version:010d}-{number:010d}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPaths:
+    """The paths of the plan of one edit of a log: its records, and the store that has its rows (decision 0085)."""
+
+    log: str
+    edit: str
+
+    @property
+    def folder(self) -> str:
+        return f"{PLANS}/{check_log_id(self.log)}/{self.edit}"
+
+    @property
+    def records(self) -> str:
+        """The folder of what the plan found. The record with the highest number counts."""
+        return f"{self.folder}/records"
+
+    @property
+    def shadow(self) -> str:
+        return f"{self.folder}/store"
 
 
 def host_path(host: str) -> str:

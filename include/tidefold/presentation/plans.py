@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidefold.domain.plan import Example, Plan
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.operations.plan.cases import CaseResult
 from tidefold.operations.plan.compare import VERSIONS_ADDED, VERSIONS_REMOVED
-from tidefold.operations.plan.plan import Example, Plan
 from tidefold.read.task import ADDED, CHANGED, REMOVED
 
 _SHOWN = 20

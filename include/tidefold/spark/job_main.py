@@ -14,7 +14,7 @@ from tidefold.errors import TidefoldError
 from tidefold.spark.request import Request, parse_argument
 from tidefold.spark.result_file import write_outcomes
 from tidefold.spark.steps import Job, load_job
-from tidefold.wiring import open_pipeline
+from tidefold.wiring import open_pipeline, open_plan
 
 
 def run_job(argv: Sequence[str], run: Job) -> int:
@@ -40,6 +40,8 @@ def _run(run: Job, request: Request) -> int:
     spark, step = spark_session(request.step.name), request.step
     name_jobs(spark, step.name, request.logs)
     pipeline = open_pipeline(Path(request.config))
+    if request.plan is not None:
+        pipeline = open_plan(pipeline, request.logs[0], request.plan)
     outcomes = [outcome.with_engine(EngineName.SPARK) for outcome in run(spark, pipeline, step, request.logs)]
     for outcome in outcomes:
         print(f"{outcome.log}: {outcome.status}: {outcome.message}", flush=True)

@@ -25,6 +25,7 @@ class Request:
     result: where the job writes the outcomes; None: nowhere.
     more: a named pipe from which the job reads further requests, one a line, until nobody writes to it; None: this
         request is the only one.
+    plan: the version of the log's ledger of which a plan is made: the step works in the plan's shadow store.
     """
 
     config: str
@@ -32,6 +33,7 @@ class Request:
     step: AnyStep
     result: str | None = None
     more: str | None = None
+    plan: int | None = None
 
 
 def make_argument(request: Request) -> str:

@@ -19,6 +19,7 @@ from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import ingest
 from tidefold.operations.ingest.stages import Planned
+from tidefold.operations.plan.shadow import Steps
 from tidefold.operations.quality import judge
 from tidefold.operations.quality.judge import Case
 from tidefold.operations.requests import Import, SnapshotRequest
@@ -191,6 +192,15 @@ class VerifyStep(msgspec.Struct, frozen=True, tag="verify"):
 
 # What a Spark job can be asked to do.
 AnyStep = IngestStep | MaterializeStep | QualityStep | AuditStep | VerifyStep
+
+
+def plan_steps(run_step: Callable[[AnyStep, Sequence[str]], list[Outcome]]) -> Steps:
+    """Returns the steps of a plan, run by a function that runs any step where the size of its log asks for it."""
+    return Steps(
+        lambda log: run_step(IngestStep(), [log])[0],
+        lambda log, request: run_step(MaterializeStep(request), [log])[0],
+        lambda log, run: run_step(QualityStep(run), [log])[0],
+    )
 
 
 def job_path(step: str) -> Path:

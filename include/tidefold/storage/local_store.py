@@ -26,7 +26,7 @@ _TRIES = 10_000
 
 # Folders with rows of every log, which only the user who runs tidefold reads. Readers of tables and snapshots may be
 # other users, so the umask decides there.
-_PRIVATE = ("logs", "sets", "changelog")
+_PRIVATE = ("logs", "sets", "changelog", "plans")
 
 
 class LocalStore:

@@ -41,11 +41,11 @@ def plan(
 
     Without --apply nothing of the pipeline changes.
 
-    Reads again exactly the files that the log has, under the edited configuration, into a store of its own in
-    var/plans. Folds and judges them there, and compares the rows with the published ones: how many are added, removed
-    and changed, in which columns, and examples with the change that made each row before and now. Also for what
-    schema_evolution refuses: key, order, merge, the reading of values. The same edit planned again reads only what
-    landed since. Needs the landed files. Exit code 3 if the gate refuses the rows.
+    Reads again exactly the files that the log has, under the edited configuration, into a store of its own in plans/ of
+    the store; on Spark where a run would. Folds and judges them there, and compares the rows with the published ones:
+    how many are added, removed and changed, in which columns, and examples with the change that made each row before
+    and now. Also for what schema_evolution refuses: key, order, merge, the reading of values. The same edit planned
+    again reads only what landed since. Needs the landed files. Exit code 3 if the gate refuses the rows.
 
     --apply publishes a plan that was made and whose gate passed, as one version of the table. From then on explain,
     as-of, replays and backfills work over the whole history as it is configured now. Kept snapshots stay readable as
@@ -72,17 +72,15 @@ def plan(
 
 
 def _plan_log(terminal: Terminal, log: str, limit: int) -> int:
-    from tidefold.operations.plan.plan import make_plan, name_plan
+    from tidefold.cli.spark_submit import SparkApplication
+    from tidefold.operations.plan.plan import make_plan
     from tidefold.presentation.plans import plan_lines
-    from tidefold.quality.run.duckdb_rows import open_engines
-    from tidefold.storage.safe_files import make_private_folder
-    from tidefold.wiring import open_beside
+    from tidefold.spark.steps import plan_steps
+    from tidefold.wiring import open_plan
 
-    pipeline = terminal.pipeline()
-    folder = name_plan(pipeline, log)
-    make_private_folder(folder.parent)
-    with open_engines(1) as lend, lend() as engine:
-        made = make_plan(pipeline, log, open_beside(pipeline.config, log, folder), engine, limit)
+    beside = open_plan(terminal.pipeline(), log)
+    with SparkApplication(terminal, beside) as application:
+        made = make_plan(beside, log, plan_steps(application.run_step), limit)
     code = 0 if made.passed else GateFailedError.exit_code
     terminal.result({"command": terminal.command, "exit_code": code, "plan": asdict(made)}, *plan_lines(made))
     if made.passed and made.edits:
@@ -92,15 +90,14 @@ def _plan_log(terminal: Terminal, log: str, limit: int) -> int:
 
 def _apply_plan(terminal: Terminal, log: str) -> int:
     from tidefold.cli.output.outcomes import print_outcomes
+    from tidefold.cli.spark_submit import SparkApplication
     from tidefold.operations.plan.apply import apply_plan
-    from tidefold.operations.plan.plan import name_plan
-    from tidefold.quality.run.duckdb_rows import open_engines
-    from tidefold.wiring import open_beside
+    from tidefold.spark.steps import plan_steps
+    from tidefold.wiring import open_plan
 
     pipeline = terminal.pipeline()
-    folder = name_plan(pipeline, log)
-    with open_engines(1) as lend, lend() as engine:
-        outcomes = apply_plan(pipeline, log, open_beside(pipeline.config, log, folder), folder, engine)
+    with SparkApplication(terminal, pipeline) as application:
+        outcomes = apply_plan(open_plan(pipeline, log), log, plan_steps(application.run_step))
     return print_outcomes(terminal, outcomes, after="tidefold snapshot history " + log)
 
 
@@ -119,7 +116,7 @@ def _try_cases(terminal: Terminal, log: str, sample: Path | None, expect: Path |
     results = []
     with tempfile.TemporaryDirectory() as scratch, open_engines(1) as lend, lend() as engine:
         for number, case in enumerate(find_cases(cases) if cases else [_as_case(sample, expect)]):
-            beside = open_beside(config, log, Path(scratch) / str(number), case.landing)
+            beside = open_beside(config, log, f"{scratch}/{number}", case.landing)
             results.append(run_case(beside, log, case, engine))
             for line in case_lines(results[-1]):
                 terminal.line(line)

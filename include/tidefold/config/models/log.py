@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -202,6 +203,12 @@ class LogConfig(StrictModel):
             # The source compares the key with the metadata of the state.
             options["ttl_days"] = self.ttl.days if self.ttl else None
         return Feed(self.source.format, self.address, options)
+
+    @cached_property
+    def edit(self) -> str:
+        """Names what is configured, apart from where files land: that is another place on another machine."""
+        lines = self.model_dump_json(exclude={"source": {"path"}})
+        return hashlib.sha256(f"{lines} {self.shape}".encode()).hexdigest()[:12]
 
     @cached_property
     def lateness(self) -> int | None:

@@ -12,13 +12,14 @@ import msgspec
 
 from tidefold.domain.alarms import AlarmRecord
 from tidefold.domain.paths import record_path
+from tidefold.domain.plan import PlanRecord
 from tidefold.domain.verify.expected_files import ProofRecord
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 # Frozen records. `number` counts their versions, from 1.
-R = TypeVar("R", AlarmRecord, ProofRecord)
+R = TypeVar("R", AlarmRecord, PlanRecord, ProofRecord)
 
 
 def find_record(store: Store, folder: str, kind: type[R]) -> R | None:
@@ -33,7 +34,7 @@ def find_record(store: Store, folder: str, kind: type[R]) -> R | None:
     return record if record.number == number else kind(number)
 
 
-def write_record(store: Store, folder: str, record: AlarmRecord | ProofRecord) -> None:
+def write_record(store: Store, folder: str, record: AlarmRecord | PlanRecord | ProofRecord) -> None:
     """Writes a record and deletes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
     store.put_if_absent(record_path(folder, record.number), msgspec.json.encode(record))
     store.delete([record_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])

@@ -121,11 +121,15 @@ def _of_store(store: Store, other: Store, state: LogState, wanted: int) -> Origi
     return Original(store, savepoint, snapshot.manifest or "", of_store=True)
 
 
-def check_original(pipeline: Pipeline, log: str, address: str, ownership: Ownership) -> Original:
-    """Returns the original if the log may begin or continue with it. Changes nothing. Raises TidefoldError."""
+def check_original(pipeline: Pipeline, log: str, address: str, ownership: Ownership, *, own: bool = False) -> Original:
+    """Returns the original if the log may begin or continue with it. Changes nothing. Raises TidefoldError.
+
+    own: it is a plan, which lies in the store.
+    """
     original = original_at(address)
-    require_target(pipeline, original.store)
-    require_apart(original.address, {"store": pipeline.store.address})
+    if not own:
+        require_target(pipeline, original.store)
+        require_apart(original.address, {"store": pipeline.store.address})
     _check_shape(original.savepoint, pipeline.log(log).shape)
     _check_files(original)
     if ownership is Ownership.CLAIM:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from tidefold.config import Config, LogConfig
 from tidefold.config.models.sources import StateJsonEntry
 from tidefold.domain.log_state import Expire, LogState, Snapshot, State
+from tidefold.domain.paths import PlanPaths
 from tidefold.errors import NotFoundError
 from tidefold.ledger import ComparedFields, Items, Ledger, SetLedger, Versions
 from tidefold.operations.ground.outcome import Outcome, Status
@@ -28,8 +29,7 @@ class Pipeline:
     versions: a cache of the newest ledger version of each log; None: each call reads it again.
     any_target: whether operations may write to and import from any address, as for a person at the command line;
         else, as in Airflow, only below the configured `targets`.
-    again: the landed files that a plan reads again, in the order of their arrival, with the bytes that were taken of
-        each; None: whatever landed is ingested.
+    plan_of: in the shadow store of a plan: what it is a plan of.
     """
 
     config: Config
@@ -41,7 +41,16 @@ class Pipeline:
     compared: ComparedFields = field(default_factory=dict, compare=False, repr=False)
     versions: Versions | None = field(default=None, compare=False, repr=False)
     any_target: bool = True
-    again: Mapping[str, int] | None = field(default=None, compare=False, repr=False)
+    plan_of: PlanOf | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def again(self) -> Mapping[str, int] | None:
+        """The landed files that a plan reads again, in the order of their arrival, with the bytes taken of each.
+
+        None: whatever landed is ingested.
+        """
+        # The last part of a file that grew has the length of the whole.
+        return {entry.name: entry.length for entry in self.plan_of.state.landed} if self.plan_of else None
 
     def ledger(self, log: str) -> Ledger:
         return Ledger(self.store, log, self.pages, self.before_write, self.compared, self.versions)
@@ -74,6 +83,19 @@ class Pipeline:
         if config.ttl is None or newer is None or not is_trusted or newer.configured != config.ttl.days:
             return config
         return config.model_copy(update={"ttl": config.ttl.model_copy(update={"days": newer.days})})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOf:
+    """What a shadow store is a plan of.
+
+    live: the pipeline of the log, which a plan does not change.
+    state: of the log. The plan reads again the landed files that it has.
+    """
+
+    live: Pipeline
+    paths: PlanPaths
+    state: LogState
 
 
 def now() -> str:

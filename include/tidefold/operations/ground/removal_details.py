@@ -108,7 +108,7 @@ class CleanDetails(RemovalDetails):
 class CleanStoreDetails(RemovalDetails):
     """`runs`: the unfinished ingest runs, each with its logs and files.
 
-    `scratch`: entries of scratch folders of this machine.
+    `scratch`: entries of scratch folders of this machine, and folders of old plans in the store.
     """
 
     runs: Sequence[Mapping[str, Any]]

@@ -17,7 +17,7 @@ from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.operations.ground.outcome import ErrorInfo
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, read_rows
-from tidefold.operations.plan.shadow import fill
+from tidefold.operations.plan.shadow import fill, steps_in_process
 from tidefold.operations.quarantine.inspect import show_refused
 from tidefold.quality.run.engine import QualityEngine
 
@@ -76,7 +76,7 @@ def run_case(beside: Pipeline, log: str, case: SampleCase, engine: QualityEngine
     """
     names, wanted = _read_expected(case.expected, beside.log(log).shape.types) if case.expected else ([], _Rows())
     try:
-        shadow = fill(beside, log, None, engine)
+        shadow = fill(beside, log, steps_in_process(beside, engine))
     except TidefoldError as error:
         missing, refused = _name_values(names, wanted), _list_refused(beside, log)
         return CaseResult(case.name, passed=False, missing=missing, refused=refused, error=ErrorInfo.of(error))

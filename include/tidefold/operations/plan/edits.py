@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tidefold.config import LogConfig
 from tidefold.domain.ingest.append import differences
 from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges
 from tidefold.domain.log_state import LogState
+from tidefold.domain.plan import ColumnEdits
 from tidefold.domain.source_progress import IMPORTED
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.errors import RefusedError
@@ -73,15 +73,6 @@ def describe_edits(state: LogState, shape: TableSpec) -> tuple[str, ...]:
     if state.shape.buckets != shape.buckets:
         told.append(f"buckets: {state.shape.buckets} before, {shape.buckets} now")
     return tuple(told)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnEdits:
-    """The columns that only the edited table has, those that only the present one has, and those of another type."""
-
-    new: tuple[str, ...]
-    dropped: tuple[str, ...]
-    retyped: tuple[str, ...]
 
 
 def find_column_edits(before: TableSpec, after: TableSpec) -> ColumnEdits:

@@ -6,105 +6,72 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from tidefold.domain.explain.key_history import ChangeOutcome
 from tidefold.domain.log_state import LogState, Snapshot
+from tidefold.domain.plan import Example, Plan, PlanRecord
 from tidefold.domain.table.table_spec import Engine, TableSpec
 from tidefold.errors import NotFoundError, TidefoldError
-from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.ground.read import ReadRequest, find_published, plan_from, require_state
+from tidefold.operations.ground.pipeline import Pipeline, PlanOf, now
+from tidefold.operations.ground.plan_records import find_plan, record_plan
+from tidefold.operations.ground.read import ReadRequest, find_published, plan_from
 from tidefold.operations.inspect.explain_key import Origin, explain_key
 from tidefold.operations.plan.compare import Comparison, compare_rows
-from tidefold.operations.plan.edits import ColumnEdits, describe_edits, find_column_edits, require_plannable
-from tidefold.operations.plan.shadow import Shadow, fill
+from tidefold.operations.plan.edits import describe_edits, find_column_edits, require_plannable
+from tidefold.operations.plan.shadow import Shadow, Steps, fill
 from tidefold.operations.snapshot.switch import find_unread
-from tidefold.quality.run.engine import QualityEngine
 from tidefold.read.task import ADDED, Difference
+from tidefold.typed_json import decode_json
 
 # A row of these consists of several changes.
 _SEVERAL = (Engine.PARTIAL, Engine.AGGREGATE)
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A row that differs.
+def make_plan(beside: Pipeline, log: str, steps: Steps, limit: int) -> Plan:
+    """Makes a plan and stores what it found. Changes nothing of the pipeline.
 
-    before, after: its values; None: there is no row.
-    was, now: which change made or deleted it on each side, for people; empty: no row has its key there.
-    """
-
-    change: str
-    key: Mapping[str, Any]
-    before: Mapping[str, Any] | None
-    after: Mapping[str, Any] | None
-    was: str
-    now: str
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What an edit changes in the rows of a log.
-
-    edits: what the configuration changes, for people; empty: nothing of the table definition.
-    ingested, gate: what became of the steps, for people. passed: whether the gate passed.
-    refused: how many records of a landed file this configuration cannot use, if there are any.
-    rows, counts, values, joined_by, lost: as in a Comparison.
-    columns: which the edit adds, drops or changes.
-    examples: the first rows of each kind.
-    gone: landed files of the log that are not there any more, or have other bytes.
-    folder: the shadow store. landed_bytes, written_bytes: how much was read for it and lies in it.
-    table_bytes: the size of the table now.
-    """
-
-    log: str
-    edits: tuple[str, ...]
-    ingested: str
-    gate: str
-    passed: bool
-    refused: Mapping[str, int]
-    rows: tuple[int, int]
-    counts: Mapping[str, int]
-    values: Mapping[str, int]
-    joined_by: tuple[str, ...]
-    columns: ColumnEdits
-    examples: tuple[Example, ...]
-    gone: tuple[str, ...]
-    lost: int
-    folder: str
-    landed_bytes: int
-    written_bytes: int
-    table_bytes: int
-    cpu_seconds: float
-
-
-def name_plan(pipeline: Pipeline, log: str) -> Path:
-    """Returns the folder of a plan's shadow store. The same edit has the same folder."""
-    config = pipeline.log(log)
-    edit = hashlib.sha256(f"{config.model_dump_json()} {config.shape}".encode()).hexdigest()
-    return pipeline.config.path.parent / "var" / "plans" / f"{log}-{edit[:12]}"
-
-
-def make_plan(pipeline: Pipeline, log: str, beside: Pipeline, engine: QualityEngine, limit: int) -> Plan:
-    """Makes a plan. Changes nothing of the pipeline.
-
-    beside: of the shadow store.
+    beside: the shadow store. steps: of it.
     limit: how many rows of each kind are shown.
 
-    Raises RefusedError if the log cannot be planned, NotFoundError if it has nothing yet, and the errors of its steps.
+    Raises RefusedError if the log cannot be planned, ConflictError if another process plans the same edit, and the
+    errors of the steps.
     """
-    begun = time.process_time()
-    state = require_state(pipeline, log)
-    require_plannable(pipeline, state)
-    shadow = fill(beside, log, pipeline, engine)
+    cpu, begun = time.process_time(), now()
+    plan_of = beside.plan_of
+    assert plan_of is not None
+    require_plannable(plan_of.live, plan_of.state)
+    store, paths = plan_of.live.store, plan_of.paths
+    plan_of.live.before_write()
+    number = (find_plan(store, paths) or PlanRecord()).number + 1
+    record_plan(store, paths, PlanRecord(number, begun))
+    plan = _describe_plan(plan_of, fill(beside, log, steps), limit)
+    plan = replace(plan, made_at=now(), cpu_seconds=round(time.process_time() - cpu, 2))
+    # What is shown now is what is shown from the record.
+    plan = decode_json(msgspec.json.encode(plan), Plan)
+    record_plan(store, paths, PlanRecord(number + 1, begun, plan))
+    return plan
+
+
+def _describe_plan(plan_of: PlanOf, shadow: Shadow, limit: int) -> Plan:
+    pipeline, state, log = plan_of.live, plan_of.state, plan_of.paths.log
     gone = find_unread(state, shadow.state)
-    shown = _find_shown(state)
+    shown = find_shown(state)
     compared = _compare(pipeline, state, shown, shadow, gone, limit)
-    sides = (_Side(pipeline, state.shape, None), _Side(beside, shadow.state.shape, shadow.snapshot.id))
+    sides = (_Side(pipeline, state.shape, None), _Side(shadow.pipeline, shadow.state.shape, shadow.snapshot.id))
+    manifest, base = shadow.snapshot.manifest or "", (shown.manifest or "") if shown else ""
     return Plan(
         log=log,
+        edit=plan_of.paths.edit,
+        made_at="",
+        snapshot=shadow.snapshot.id,
+        manifest=manifest,
+        base=shown.id if shown else None,
+        base_manifest=base,
+        checksum=hashlib.sha256(f"{manifest} {base}".encode()).hexdigest(),
         edits=describe_edits(state, pipeline.log(log).shape),
         ingested=f"{shadow.ingested.status}: {shadow.ingested.message}",
         gate=f"{shadow.judged.status}: {shadow.judged.message}",
@@ -118,15 +85,16 @@ def make_plan(pipeline: Pipeline, log: str, beside: Pipeline, engine: QualityEng
         examples=tuple(_explain(log, one, *sides) for one in compared.examples),
         gone=gone,
         lost=compared.lost,
-        folder=beside.store.address,
+        folder=shadow.pipeline.store.address,
         landed_bytes=sum(e.length for e in shadow.state.landed),
         written_bytes=shadow.snapshot.bytes_full + sum(c.location.length for c in shadow.state.change_sets),
         table_bytes=shown.bytes_full if shown else 0,
-        cpu_seconds=round(time.process_time() - begun, 2),
+        cpu_seconds=0,
     )
 
 
-def _find_shown(state: LogState) -> Snapshot | None:
+def find_shown(state: LogState) -> Snapshot | None:
+    """Returns the snapshot that readers see; None: there is none."""
     try:
         return find_published(state)
     except NotFoundError:

@@ -6,6 +6,7 @@ A shadow store is a whole store with this one log. No reader of the table sees i
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,8 +16,10 @@ from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.errors import RefusedError, TidefoldError
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.plan_records import make_busy_error
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.quality import judge
+from tidefold.operations.savepoint.import_snapshot import Import
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.fold import Fold
@@ -45,45 +48,61 @@ class Shadow:
         return self.judged.status is Status.PASSED
 
 
-def fill(beside: Pipeline, log: str, live: Pipeline | None, engine: QualityEngine) -> Shadow:
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of one pipeline, in this process or on Spark. Each returns the outcome of a log; the last two get the
+    run.
+    """
+
+    ingest: Callable[[str], Outcome]
+    materialize: Callable[[str, Fold | Import], Outcome]
+    judge: Callable[[str, str], Outcome]
+
+
+def steps_in_process(pipeline: Pipeline, engine: QualityEngine) -> Steps:
+    """Returns steps that start no Spark. A suite that only Spark can compute is not judged."""
+
+    def judge_here(log: str, run: str) -> Outcome:
+        case = judge.prepare(pipeline, log, run)
+        if not isinstance(case, Outcome) and judge.weigh(pipeline, case) is None:
+            return Outcome(log, Status.SKIPPED, "not judged: only Spark can compute a check of the suite")
+        return case if isinstance(case, Outcome) else judge.judge_case(pipeline, case, engine)
+
+    return Steps(
+        lambda log: ingest(pipeline, [log], in_process)[0],
+        lambda log, request: materialize(pipeline, [log], request, in_process)[0],
+        judge_here,
+    )
+
+
+def fill(beside: Pipeline, log: str, steps: Steps) -> Shadow:
     """Makes a snapshot of the log in its shadow store, or continues what an earlier call has ingested.
 
-    live: has the log whose files are read again; None: whatever landed is ingested.
+    steps: of the shadow store.
 
     Raises TidefoldError if there is no snapshot. What a gate refuses has one.
     """
-    state = live.ledger(log).find() if live else None
-    if state is not None:
-        # The last part of a file that grew has the length of the whole.
-        beside = replace(beside, again={entry.name: entry.length for entry in state.landed})
     ledger = beside.ledger(log)
     abort(beside, log, "the log is planned again")
-    ingested = ingest(beside, [log], in_process)[0]
-    if state is not None and ledger.exists():
-        ledger.commit(partial(renumber, like=state))
+    ingested = steps.ingest(log)
+    if beside.plan_of and ledger.exists():
+        ledger.commit(partial(renumber, like=beside.plan_of.state))
     run = f"plan-{secrets.token_hex(4)}"
-    folded = materialize(beside, [log], Fold(run, kind=KindPolicy.FULL), in_process)[0]
+    folded = steps.materialize(log, Fold(run, kind=KindPolicy.FULL))
     for failed in (folded, ingested):
         if folded.status is not Status.STAGED and failed.error:
             raise TidefoldError(failed.error.code, failed.error.message, hint=failed.error.hint)
     if folded.status is not Status.STAGED:
         raise RefusedError("PLAN_EMPTY", f"No landed file of `{log}` has a change under this configuration.")
-    judged = _judge(beside, log, run, live, engine)
+    judged = steps.judge(log, run)
     if judged.status is Status.PASSED:
         confirm(beside, log, Confirmation(run=run))
     planned = ledger.read()
     kept = (State.COMPLETED, State.STAGED)
-    made = next(s for s in reversed(planned.snapshots) if s.run == run and s.state in kept)
+    made = next((s for s in reversed(planned.snapshots) if s.run == run and s.state in kept), None)
+    if made is None:
+        raise make_busy_error(log)
     return Shadow(beside, planned, made, ingested, judged)
-
-
-def _judge(beside: Pipeline, log: str, run: str, live: Pipeline | None, engine: QualityEngine) -> Outcome:
-    case = judge.prepare(beside, log, run)
-    if isinstance(case, Outcome):
-        return case
-    if judge.weigh(beside, case) is None:
-        return Outcome(log, Status.SKIPPED, "not judged: only Spark can compute a check of the suite")
-    return judge.judge_case(beside, replace(case, live=live), engine)
 
 
 def renumber(planned: LogState, like: LogState) -> LogState:

@@ -178,9 +178,9 @@ def prepare(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:
     instant = snapshot.started_at if snapshot.as_of is None else str(snapshot.as_of)
     suite = load_configured_suite(pipeline.config, pipeline.log(log), shape_at(state, snapshot.schema))
     of_suite = (log, snapshot.id, snapshot.manifest or "", suite.sha256)
-    return Case(
-        state, snapshot, suite, instant, verdict_store.verdict_path(*of_suite), verdict_store.report_path(*of_suite)
-    )
+    live = pipeline.plan_of.live if pipeline.plan_of else None
+    paths = verdict_store.verdict_path(*of_suite), verdict_store.report_path(*of_suite)
+    return Case(state, snapshot, suite, instant, *paths, live=live)
 
 
 def prepare_audit(pipeline: Pipeline, log: str, run_id: str | None) -> Case | Outcome:

@@ -17,7 +17,7 @@ from typing import Any
 from tidefold.changelog.write_intents import Announced, ExpectedFiles, read_announced
 from tidefold.domain.external_snapshot import External
 from tidefold.domain.log_state import DeletionState, LogState, Snapshot, State
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.paths import PLANS, LogPaths
 from tidefold.domain.retention.local_copies import segment_of
 from tidefold.domain.retention.log_bounds import oldest_version
 from tidefold.domain.snapshot import point_in_time, transitions
@@ -28,6 +28,7 @@ from tidefold.operations.ground.heartbeat import INTERVAL, count_heartbeats
 from tidefold.operations.ground.originals import delete_originals, find_owned_originals
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ground.plan_records import find_plans
 from tidefold.operations.ground.removal_details import (
     EVERYTHING,
     Approved,
@@ -51,7 +52,7 @@ STORE = "(store)"
 _PATIENCE = timedelta(days=1)
 _ENDED = (State.DELETED, State.ABORTED)
 # Folders beside the configuration whose entries each belong to one process or job.
-_FOLDERS = ("spark", "results", "log", "plans")
+_FOLDERS = ("spark", "results", "log")
 # After this many deleted files, `drop` checks again that the rest still belongs to this log.
 _AT_ONCE = 500
 
@@ -89,11 +90,15 @@ def _clean_store(pipeline: Pipeline, plan: bool, approved: Approved) -> Outcome:
         delete_files(pipeline.store, sorted(orphans), pipeline.config.retention.threads)
     files = sorted({*orphans, *(path for paths in announced_files.values() for path in paths)})
     listed = [_describe_run(run, announced_files[run.run]) for run in runs]
-    left = find_scratch(pipeline.config.path.parent, now(), pipeline.config.retention.scratch_days)
+    days = pipeline.config.retention.scratch_days
+    left = find_scratch(pipeline.config.path.parent, now(), days)
     scratch = tuple(entry for entry in left if str(entry) in approved)
+    edits = [folder for folder in find_old_plans(pipeline.store, now(), days) if folder in approved]
     if not plan:
         remove_scratch(scratch)
-    entries = list(map(str, scratch)) or None
+        aged = [entry.path for folder in edits for entry in pipeline.store.list(folder, unfinished=True)]
+        delete_files(pipeline.store, aged, pipeline.config.retention.threads)
+    entries = [*map(str, scratch), *edits] or None
     details = CleanStoreDetails(runs=listed, files=len(files), paths=files, scratch=entries)
     message = "no unfinished run"
     if files or runs:
@@ -101,7 +106,7 @@ def _clean_store(pipeline: Pipeline, plan: bool, approved: Approved) -> Outcome:
         deleted = "would be deleted" if plan else "were deleted"
         message = f"{'would end' if plan else 'ended'} {counted}; those that no log needs {deleted}"
     if entries:
-        message += f"; {'would remove' if plan else 'removed'} {len(entries):,} entries of scratch folders"
+        message += f"; {'would remove' if plan else 'removed'} {len(entries):,} entries of scratch folders and plans"
     if not files and not runs and not entries:
         return Outcome(STORE, Status.NOTHING, message, details=details)
     return Outcome(STORE, Status.PLANNED if plan else Status.CLEANED, message, details=details)
@@ -192,6 +197,13 @@ def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
     entries = [entry for name in _FOLDERS for entry in _entries(base / "var" / name, "*")]
     entries += [e for e in _entries(Path(tempfile.gettempdir()), PATTERN) if not is_owner_alive(e.name)]
     return tuple(sorted(entry for entry in entries if _is_left(entry, limit)))
+
+
+def find_old_plans(store: Store, instant: str, days: int) -> list[str]:
+    """Returns the folders of plans that nobody has made again for so many days before an instant (ISO 8601)."""
+    limit = datetime.fromisoformat(instant) - timedelta(days=days)
+    begun = {paths.folder: record.begun_at for paths, record in find_plans(store)}
+    return [folder for folder, at in begun.items() if at and datetime.fromisoformat(at) < limit]
 
 
 def remove_scratch(entries: tuple[Path, ...]) -> None:
@@ -355,7 +367,8 @@ def files_of_log(store: Store, state: LogState) -> tuple[tuple[StoredObject, ...
     """Returns the log's files in shared folders and in its own, in the order to delete: the ledger last."""
     paths = LogPaths(state.log)
     segments = {c.location.segment for c in state.change_sets} | set(state.garbage)
-    files = [*store.list(paths.table, unfinished=True), *store.list(paths.snapshots, unfinished=True)]
+    folders = (paths.table, paths.snapshots, f"{PLANS}/{state.log}")
+    files = [entry for folder in folders for entry in store.list(folder, unfinished=True)]
     files += plan_release(SegmentUse(store), replace(state, garbage=tuple(sorted(segments)))).unneeded
     own = store.list(paths.folder, unfinished=True)
     ledger = [entry for entry in own if entry.path.startswith(f"{paths.ledger}/")]

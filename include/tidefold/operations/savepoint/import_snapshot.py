@@ -56,7 +56,8 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant:
         """Checks the original before anything changes. Raises TidefoldError."""
         attempt.require_no_set(pipeline, log)
-        external = check_original(pipeline, log, self.address, self.ownership).external(self.ownership)
+        original = check_original(pipeline, log, self.address, self.ownership, own=self.reshape)
+        external = original.external(self.ownership)
         if self.reshape:
             roll_forward(pipeline, log)
             external = replace(external, reshape=find_reshape(pipeline, pipeline.ledger(log).read(), external))
@@ -106,7 +107,9 @@ class Import(msgspec.Struct, frozen=True, tag="import"):
             newest_rows=newest.rows if newest else 0,
             older_by=_find_unsaved(state, external, newest) if newest else None,
         )
-        copy = pipeline.config.snapshots.copies or self.ownership is Ownership.NO_CLAIM
+        # A plan lies in the same store, and nobody else has its files.
+        is_kept = self.ownership is Ownership.NO_CLAIM and not external.reshape
+        copy = pipeline.config.snapshots.copies or is_kept
         tasks = _plan_tasks(state.log, snapshot, original, shape, SourcePlaces(pipeline.store.address), copy)
         return Attempt(
             state.log,

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from support.commands import call, call_json
-from support.planned import DAY, configure, land, plan, run
+from support.planned import DAY, apply, configure, find_shadow, land, plan, run
+from tidefold.errors import ConflictError, RefusedError
+from tidefold.operations.ground.numbered_record import write_record
+from tidefold.operations.ground.plan_records import find_plans
+from tidefold.operations.plan.plan import make_plan
+from tidefold.operations.plan.shadow import steps_in_process
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
+from tidefold.wiring import open_plan
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +46,8 @@ def applied(tmp_path_factory: pytest.TempPathFactory, engine: DuckDBEngine) -> P
         done = call("plan", "orders", "--apply").output
         assert "snapshot 3 with 3 rows is version 2 of the table" in done
         assert "already: snapshot 3" not in done
-    assert not [*(folder / "var/plans").iterdir()]
+        assert "already: snapshot 3 has the rows" in call("plan", "orders", "--apply").output
+    assert not find_shadow(folder)
     return folder
 
 
@@ -54,6 +63,7 @@ def amounts(*words: str) -> dict[int, str]:
     return {row["id"]: row["amount"] for row in call_json("read", "orders", *words)["rows"]}
 
 
+LONG_AGO = "2026-01-01T00:00:00+00:00"
 NOW, BEFORE = {1: "1.10", 2: "2.10", 3: "3.10"}, {1: "1.20", 2: "2.20"}
 
 
@@ -146,7 +156,51 @@ def test_without_a_plan_nothing_is_applied(log: Path, engine: DuckDBEngine) -> N
     config = (log / "tidefold.yaml").read_text()
     (log / "tidefold.yaml").write_text(config.replace("quality: {", "quality: {suite: suite.yaml, "))
     assert json.loads(call("plan", "orders", "--format", "json", code=3).stdout)["plan"]["passed"] is False
-    assert "PLAN_MISSING" in call("plan", "orders", "--apply", code=4).output
+    assert "PLAN_REFUSED" in call("plan", "orders", "--apply", code=3).output
+
+
+def test_an_approved_plan_lapses_when_it_or_the_table_changes(log: Path, engine: DuckDBEngine) -> None:
+    first, _ = plan(configure(log), engine)
+    newest, _ = plan(configure(log), engine)
+    with pytest.raises(RefusedError, match="PLAN_CHANGED"):
+        apply(configure(log), engine, first.checksum)
+    run(configure(log, order="[changed]"), "r9", engine, full=True)
+    with pytest.raises(RefusedError, match="PLAN_CHANGED"):
+        apply(configure(log), engine, newest.checksum)
+    newest, _ = plan(configure(log), engine)
+    assert [one.status for one in apply(configure(log), engine, newest.checksum)] == ["staged", "passed", "published"]
+
+
+def test_a_plan_is_forgotten_when_it_is_old_and_when_its_log_is_dropped(log: Path, engine: DuckDBEngine) -> None:
+    made, _ = plan(configure(log), engine)
+    plan(configure(log, key="id, line"), engine)
+    store = configure(log).store
+    records = {paths.edit: record for paths, record in find_plans(store)}
+    assert records[made.edit].plan == made
+    assert len(records) == 3  # That which was applied still says what it changed.
+    assert made.folder not in call("retain", "clean", "--dry-run").output
+    for paths, record in find_plans(store):
+        write_record(store, paths.records, replace(record, number=record.number + 1, begun_at=LONG_AGO))
+    assert f"plans/orders/{made.edit}" in json.dumps(call_json("retain", "clean", "--dry-run"))
+    assert len(find_plans(store)) == 3
+    call("retain", "clean")
+    assert find_plans(store) == []
+    plan(configure(log), engine)
+    call("retain", "drop", "orders", "--yes")
+    assert find_plans(store) == []
+
+
+def test_two_processes_that_plan_the_same_edit_are_told(log: Path, engine: DuckDBEngine) -> None:
+    beside = open_plan(configure(log), "orders")
+    steps = steps_in_process(beside, engine)
+
+    def judge(*words: str) -> Any:
+        plan(configure(log), engine)
+        return steps.judge(*words)
+
+    with pytest.raises(ConflictError, match="PLAN_BUSY"):
+        make_plan(beside, "orders", replace(steps, judge=judge), 1)
+    assert call("plan", "orders", "--apply").output.count("published") == 1
 
 
 def test_snapshots_with_different_keys_are_not_compared(log: Path, engine: DuckDBEngine) -> None:

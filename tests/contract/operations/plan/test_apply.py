@@ -16,15 +16,15 @@ from support.commands import call
 from support.effort import THOROUGH, list_moments
 from support.faults import Killed
 from support.planned import FIRST, configure, land, plan, random_file, random_shape, rows, run
+from support.planned import apply as apply_made
 from tidefold.errors import TidefoldError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.plan import apply as applying
-from tidefold.operations.plan.apply import apply_plan
-from tidefold.operations.plan.plan import name_plan
+from tidefold.operations.quality import judge as judging
 from tidefold.operations.snapshot import confirm as confirming
 from tidefold.operations.snapshot import materialize as making
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
-from tidefold.wiring import open_beside, open_pipeline
+from tidefold.wiring import open_pipeline
 
 STEPS = ("claim", "stage", "judge", "copy", "confirm")
 
@@ -55,7 +55,7 @@ def kill(at: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if at == "claim":
             patch.setattr(making, "stage", die)
         if at == "stage":
-            patch.setattr(applying, "judge", die)
+            patch.setattr(judging, "judge_case", die)
         if at == "judge":
             patch.setattr(applying, "confirm", die)
         if at == "copy":
@@ -75,9 +75,7 @@ def kill(at: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def apply(pipeline: Pipeline, engine: DuckDBEngine) -> list[str]:
-    folder = name_plan(pipeline, "orders")
-    beside = open_beside(pipeline.config, "orders", folder)
-    outcomes = apply_plan(pipeline, "orders", beside, folder, engine)
+    outcomes = apply_made(pipeline, engine)
     assert not any(outcome.error for outcome in outcomes), [outcome.message for outcome in outcomes]
     return [str(outcome.status) for outcome in outcomes]
 
@@ -108,9 +106,7 @@ def test_random_lives_go_on_as_if_the_edit_had_always_been(
     if r.random() < 0.3:  # The log goes on as it was, while the plan waits.
         step(configure(live, **before), undisturbed)
         edited = configure(live, **after)
-        folder = name_plan(edited, "orders")
-        behind = apply_plan(edited, "orders", open_beside(edited.config, "orders", folder), folder, engine)
-        assert behind[0].error_code == "PLAN_BEHIND"
+        assert apply_made(edited, engine)[0].error_code == "PLAN_BEHIND"
         plan(edited, engine)
     at = STEPS[seed % len(STEPS)]
     shown = rows(configure(live, **before))
@@ -171,8 +167,7 @@ def test_whatever_call_of_an_apply_fails_the_same_command_goes_on(
             apply(pipeline, engine)
         pipeline = open_pipeline(folder / "tidefold.yaml", lambda text: None)
         assert published(pipeline) in (shown, right)
-        if name_plan(pipeline, "orders").exists():
-            apply(pipeline, engine)
+        apply(pipeline, engine)
         assert published(pipeline) == right, at
         call("check", "verify", "orders", "--config", str(folder / "tidefold.yaml"))
 

@@ -14,9 +14,9 @@ import pytest
 from support.commands import call, call_json
 from support.effort import THOROUGH
 from support.planned import DAY, FIRST, configure, land, plan, random_file, random_shape, rows, run
+from tidefold.domain.plan import Plan
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, read_rows
-from tidefold.operations.plan.plan import Plan
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
 
 
@@ -42,7 +42,7 @@ def test_a_plan_names_the_change_that_made_a_row_before_and_now(
     call("run")
     configure(tmp_path, order="[changed]")
     assert "`tidefold plan orders` shows which rows" in call("run", code=None).output
-    before = {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+    before = read_files(tmp_path)
     done = call("plan", "orders").output
     assert "edit     order: created before, changed now" in done
     assert "1 before, 1 now" in done
@@ -51,10 +51,17 @@ def test_a_plan_names_the_change_that_made_a_row_before_and_now(
     assert "line: 2 -> 1, amount: 1.5 -> 1.0" in done
     assert "was: upsert of a.csv, row 1, order 2026-11-01T00:00:00Z, over 1 other change" in done
     assert "now: upsert of b.csv, row 1, order 2026-11-05T00:00:00Z, over 1 other change" in done
-    assert {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()} == before
-    [again] = [one for one in (tmp_path / "var/plans").iterdir() if one.name.startswith("orders-")]
+    assert read_files(tmp_path) == before
+    [planned] = (tmp_path / "store/plans/orders").iterdir()
     assert "took" not in call("plan", "orders").output
-    assert [again] == [*(tmp_path / "var/plans").iterdir()]
+    assert [planned] == [*(tmp_path / "store/plans/orders").iterdir()]
+
+
+def read_files(folder: Path) -> dict[Path, bytes]:
+    """All of a store except its plans."""
+    plans = folder / "store/plans"
+    files = (path for path in (folder / "store").rglob("*") if path.is_file() and plans not in path.parents)
+    return {path: path.read_bytes() for path in files}
 
 
 # Each edit of a log whose order is `changed`, and how many rows of the files below it changes.
