@@ -54,10 +54,8 @@ def land(folder: Path, name: str, *rows: tuple[Any, ...]) -> None:
 
 def run(pipeline: Pipeline, name: str, engine: DuckDBEngine, *, full: bool = False) -> None:
     ingest(pipeline, ["orders"], in_process)
-    if (
-        materialize(pipeline, ["orders"], Fold(name, kind=KindPolicy.FULL if full else None), in_process)[0].status
-        == "staged"
-    ):
+    request = Fold(name, kind=KindPolicy.FULL if full else None)
+    if materialize(pipeline, ["orders"], request, in_process)[0].status == "staged":
         assert judge(pipeline, ["orders"], name, engine)[0].status == "passed"
         confirm(pipeline, "orders", Confirmation(run=name))
 

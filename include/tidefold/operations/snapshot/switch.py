@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.table.schema_evolution import schemas_of
-from tidefold.errors import AlreadyExistsError, ConflictError, RefusedError
+from tidefold.errors import ConflictError, RefusedError
 from tidefold.ledger import Ledger
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.pipeline import Pipeline, now
@@ -92,7 +92,8 @@ def require_caught_up(state: LogState, planned: LogState) -> None:
 
 @contextmanager
 def bring_over(pipeline: Pipeline, snapshot: Snapshot) -> Iterator[Callable[[LogState], LogState]]:
-    """Copies segments and quarantine files of a plan into the store. Yields the transition that confirms its snapshot.
+    """Links segments and quarantine files of a plan, which lies in the same store. Yields the transition that confirms
+    its snapshot.
 
     They are announced before: if this process dies, the next run deletes what no log needs.
     """
@@ -104,9 +105,9 @@ def bring_over(pipeline: Pipeline, snapshot: Snapshot) -> Iterator[Callable[[Log
     files = tuple(sorted(needed))
     announced = IntentLog(state.log, state.shape, state.fence)
     write_intents.begin(store, Intent(this, 0, now(), (announced,), files))
-    for path in files:
-        with suppress(AlreadyExistsError):  # An earlier call has copied it.
-            store.put_if_absent(path, source.read(path))
+    shadow = source.address.removeprefix(f"{store.address}/")
+    for path in files:  # An earlier call may have linked it.
+        store.link(f"{shadow}/{path}", path)
     try:
         yield partial(_confirm, snapshot=snapshot.id, fence=state.fence, planned=planned)
     except (RefusedError, ConflictError):  # After any other error it is not certain whether the log has them.
