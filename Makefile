@@ -149,6 +149,11 @@ bench-growth: install ## About 15 minutes: what one run costs at 100,000 to 10,0
 bench-large: install ## About an hour, 12 GB of disk: 100,000,000 rows loaded from Parquet, changed, restored; Iceberg and delta-rs beside it (WAYS names the parts)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/large.py
 
+.PHONY: bench-plan
+bench-plan: install ## About 15 minutes, 3 GB of disk: two plans of 10,000,000 rows on Spark beside their first load; writes docs/contributors/benchmarks/plan.md
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/plan.py
+	$(RUN) scripts/wrap_text.py
+
 .PHONY: bench-executors
 bench-executors: install ## About 5 minutes: CPU of a fold on one, two and four executors of a cluster; writes its part of docs/contributors/capacity.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/executors.py

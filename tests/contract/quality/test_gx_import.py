@@ -78,6 +78,14 @@ def test_a_process_that_judged_without_spark_judges_on_spark_and_back() -> None:
     assert loaded("import pyspark.ml.feature", after) == ["['pyspark.ml']", "True True"]
 
 
+@pytest.mark.rotates(3)
+def test_a_process_that_never_judges_on_spark_does_not_load_it() -> None:
+    before = "from tidefold.quality.run import gx_import; gx_import.load('pyspark'); print('pyspark' in sys.modules)"
+    after = "try:\n    load_for_spark()\nexcept RuntimeError as error:\n    print(error)"
+    told = ["False", "[]", "This process has loaded Great Expectations without pyspark."]
+    assert loaded(before, after) == told
+
+
 def test_an_installation_of_tidefold_brings_no_sqlalchemy() -> None:
     """Airflow does, in a clone."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]

@@ -107,12 +107,14 @@ def _try_cases(terminal: Terminal, log: str, sample: Path | None, expect: Path |
     from tidefold.operations.plan.edits import require_sampled
     from tidefold.presentation.plans import case_lines
     from tidefold.quality.run.duckdb_rows import open_engines
+    from tidefold.quality.run.gx_import import load
     from tidefold.wiring import open_beside
 
     config = load_config(terminal.config_path)
     if log not in config.logs:
         raise NotFoundError("LOG_NOT_CONFIGURED", f"`{config.path}` has no log `{log}`.")
     require_sampled(config.logs[log])
+    load(without="pyspark")
     results = []
     with tempfile.TemporaryDirectory() as scratch, open_engines(1) as lend, lend() as engine:
         for number, case in enumerate(find_cases(cases) if cases else [_as_case(sample, expect)]):

@@ -1,0 +1,181 @@
+"""What a plan costs beside the first load of the same rows: time, CPU and memory of all its processes.
+
+    make bench-plan          (ROWS=10000000; MEMORY=4g of the JVM; WRITE=0 writes no page)
+
+A log is loaded from Parquet files. A tenth of its rows is sent again, with an earlier `created` and a later `changed`.
+Two plans, of another order and of another key, and the application of the first are commands of their own, on Spark
+with two cores. The rows of a plan are compared with what the files say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import psutil
+import yaml
+
+from tables import folder, machine, write_page
+
+ROWS = int(os.environ.get("ROWS", "10000000"))
+MEMORY = os.environ.get("MEMORY", "4g")
+_PER_FILE = 1_000_000
+LOG = "orders"
+COLUMNS = {
+    "id": "long", "line": "int", "amount": "decimal(12,2)", "text": "string", "created": "timestamp",
+    "changed": "timestamp",
+}  # fmt: skip
+
+
+class Use:
+    """Peak bytes of the JVM and of all other processes, and CPU seconds."""
+
+    def __init__(self) -> None:
+        self.java = self.others = 0
+        self._cpu: dict[int, float] = {}
+
+    @property
+    def cpu(self) -> float:
+        return sum(self._cpu.values())
+
+    def sample(self, tree: psutil.Process) -> None:
+        """A page that two processes share counts half for each."""
+        sizes = {True: 0, False: 0}
+        for one in (tree, *tree.children(recursive=True)):
+            with suppress(psutil.Error):
+                times = one.cpu_times()
+                self._cpu[one.pid] = times.user + times.system
+                sizes[one.name() == "java"] += one.memory_full_info().pss
+        self.java, self.others = max(self.java, sizes[True]), max(self.others, sizes[False])
+
+
+def main() -> None:
+    with folder() as root:
+        write_rows(root / "landing")
+        lines = [
+            "# What a plan costs",
+            "",
+            "Written by `make bench-plan` (benchmarks/plan.py).",
+            "A [plan](../decisions/0085-a-plan-is-a-shadow-store.md) beside the first load of the same rows: "
+            f"{ROWS:,} rows, and a tenth of them sent again. Each command is a process of its own, with Spark in "
+            f"`local[2]` and {MEMORY} for the JVM. Memory is the peak of all processes. {machine()}",
+            "",
+            "| command | wall | CPU | memory beside the JVM | JVM | load of the machine |",
+            "|---|---|---|---|---|---|",
+        ]
+        configure(root, "created", "id")
+        lines.append(call("`run`, the first load", root, "run")[0])
+        configure(root, "changed", "id")
+        line, of_order = call("`plan` of another order", root, "plan", LOG)
+        lines.append(line)
+        configure(root, "created", "id, line")
+        line, of_key = call("`plan` of another key", root, "plan", LOG)
+        lines.append(line)
+        require(of_order["plan"]["counts"]["changed"], ROWS // 10)
+        require(of_key["plan"]["counts"]["added"], ROWS // 10)
+        configure(root, "changed", "id")
+        lines.append(call("`plan --apply` of the first", root, "plan", LOG, "--apply")[0])
+        size = sum(path.stat().st_size for path in (root / "landing").iterdir())
+        lines += [
+            "",
+            f"Landed: {size / 1e6:,.0f} MB of Parquet. The plan of another order changed {ROWS // 10:,} rows,",
+        ]
+        lines.append("that of another key added as many. Both are what the files say.")
+    write_page("plan.md", lines)
+
+
+def require(count: int, expected: int) -> None:
+    if count != expected:
+        raise SystemExit(f"{count:,} rows differ, and {expected:,} should")
+
+
+def write_rows(landing: Path) -> None:
+    """Each row once; then every tenth again, as another line, created before and changed after it."""
+    landing.mkdir()
+    with duckdb.connect(config={"threads": 1, "memory_limit": "1GB"}) as db:
+        for first in range(0, ROWS, _PER_FILE):
+            ids = f"range({first}, {min(first + _PER_FILE, ROWS)}) r(i)"
+            select(db, landing / f"a-{first:010d}.parquet", ids, 1, "true")
+            select(db, landing / f"b-{first:010d}.parquet", ids, 2, "i % 10 = 0")
+
+
+def select(db: duckdb.DuckDBPyConnection, path: Path, ids: str, line: int, where: str) -> None:
+    start = "TIMESTAMP '2026-01-01'"
+    created, changed = (f"{start} + to_seconds(i + {n})" for n in ((2, 2) if line == 1 else (1, 3)))
+    rows = (
+        f"SELECT i::BIGINT AS id, {line}::INT AS line, (hash(i, {line}) % 1000000 / 100)::DECIMAL(12,2) AS amount, "
+        f"'text ' || (hash(i, {line}, 1) % 1000) AS text, {created} AS created, {changed} AS changed "
+        f"FROM {ids} WHERE {where} ORDER BY hash(i)"
+    )
+    db.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
+
+
+def configure(root: Path, order: str, key: str) -> None:
+    log = {
+        "source": {"format": "parquet", "path": "landing"}, "key": key.split(", "), "order": [order],
+        "columns": COLUMNS, "buckets": 32,
+    }  # fmt: skip
+    spark = {"master": "local[2]", "driver_memory": MEMORY, "above": "0B"}
+    (root / "tidefold.yaml").write_text(
+        yaml.safe_dump({"version": 1, "store": "store", "spark": spark, "logs": {LOG: log}})
+    )
+
+
+def call(what: str, root: Path, *words: str) -> tuple[str, dict[str, Any]]:
+    """Runs a command. Returns its line of the table, and what it printed."""
+    command = [
+        sys.executable,
+        "-m",
+        "tidefold.cli",
+        *words,
+        "--format",
+        "json",
+        "--config",
+        str(root / "tidefold.yaml"),
+    ]
+    began = time.monotonic()
+    with (root / "output").open("w+") as output:
+        process = subprocess.Popen(command, stdout=output)
+        with sampling(psutil.Process(process.pid)) as use:
+            process.wait()
+        took = time.monotonic() - began
+        output.seek(0)
+        told = output.read()
+    if process.returncode:
+        raise SystemExit(f"{what}: exit code {process.returncode}\n{told[-2000:]}")
+    memory = f"{use.others / 1e9:.2f} GB | {use.java / 1e9:.2f} GB"
+    line = f"| {what} | {took:,.0f} s | {use.cpu:,.0f} s | {memory} | {os.getloadavg()[0]:.1f} |"
+    print(line, flush=True)
+    return line, json.loads(told)
+
+
+@contextmanager
+def sampling(tree: psutil.Process) -> Iterator[Use]:
+    """Samples what a process and all below it use, once a second."""
+    use, ended = Use(), threading.Event()
+
+    def run() -> None:
+        while not ended.wait(1):
+            with suppress(psutil.Error):
+                use.sample(tree)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield use
+    finally:
+        ended.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
