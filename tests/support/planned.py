@@ -31,16 +31,17 @@ FIRST = rotate(30) * 10
 
 def configure(
     folder: Path, order: str = "[created]", key: str = "id", amount: str = "string", zone: str = "", op: bool = True,
-    merge: str = "last", buckets: int = 4, more: str = "",
+    merge: str = "last", buckets: int = 4, more: str = "", store: str = "store",
 ) -> Pipeline:  # fmt: skip
     mapped = ", op: {column: op, upsert: [U], delete: [D]}" if op else ""
     ordered = f"    order: {order}\n" if order else ""
     zoned = f", time_zone: {zone}" if zone else ""
     kind = "{engine: first, deletes: ignore}" if merge == "first" else merge
     columns = f"id: long, line: int, amount: '{amount}', created: timestamp, changed: timestamp"
+    head = HEAD.replace("store: store", f"store: {store}")
     (folder / "landing").mkdir(parents=True, exist_ok=True)
     (folder / "tidefold.yaml").write_text(
-        f"{HEAD}    source: {{format: csv, path: landing{mapped}{zoned}}}\n    key: [{key}]\n{ordered}"
+        f"{head}    source: {{format: csv, path: landing{mapped}{zoned}}}\n    key: [{key}]\n{ordered}"
         f"    merge: {kind}\n    columns: {{{columns}{'' if op else ', op: string'}}}\n    key_groups: 16\n"
         f"    buckets: {buckets}\n    quality: {{max_refused: 1.0, max_row_drop: 1.0}}\n{more}"
     )
