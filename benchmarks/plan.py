@@ -67,7 +67,8 @@ def main() -> None:
             "Written by `make bench-plan` (benchmarks/plan.py).",
             "A [plan](../decisions/0085-a-plan-is-a-shadow-store.md) beside the first load of the same rows: "
             f"{ROWS:,} rows, and a tenth of them sent again. Each command is a process of its own, with Spark in "
-            f"`local[2]` and {MEMORY} for the JVM. Memory is the peak of all processes. {machine()}",
+            f"`local[2]` and {MEMORY} for the JVM. CPU and the peak of memory are sampled "
+            f"once a second over all processes. {machine()}",
             "",
             "| command | wall | CPU | memory beside the JVM | JVM | load of the machine |",
             "|---|---|---|---|---|---|",
