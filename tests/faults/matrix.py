@@ -100,7 +100,9 @@ class Player:
         except Killed:
             return "died"
 
-    def _next(self) -> str:
+    def _next(self, operation: Operation) -> str:
+        if operation.then:
+            tidefold(self.stage.root, operation.then)
         return tidefold(self.stage.root, f"run {LOG} --takeover").word
 
     # Faults of calls.
@@ -115,7 +117,7 @@ class Player:
     def strike(self, operation: Operation, fault: CallFault, at: int, turn: int, cell: Cell) -> None:
         known = self.undisturbed(operation)
         self.stage.begin(operation.begins)
-        calls = Calls(at, fault, lambda: self._next())
+        calls = Calls(at, fault, lambda: self._next(operation))
         with calls.watching():
             said = self._act(operation)
         if calls.has_struck:
@@ -154,7 +156,7 @@ class Player:
         after = look(root)
         cell.reader[self._seen(known, before, after, operation.drops)] += 1
         self._require_kept(operation, known, before, after, loss, cell)
-        did = self._next()
+        did = self._next(operation)
         cell.next[did] += 1
         self._require_named(did, cell)
         self._require_kept(operation, known, after, look(root), loss, cell)
@@ -168,13 +170,13 @@ class Player:
     def _find_way_out(self, operation: Operation, loss: str, cell: Cell) -> None:
         root = self.stage.root
         if "ledger" in loss and tidefold(root, f"move rebuild {LOG} --yes").exit == 0:
-            self._next()
+            self._next(operation)
             if self._is_right(operation):
                 cell.way["rebuild"] += 1
                 return
         self.stage.put_back(operation.begins, ledger="ledger" in loss)
         self._act(operation)
-        did = self._next()
+        did = self._next(operation)
         if self._is_right(operation):
             cell.way["put it back"] += 1
         else:
@@ -198,7 +200,7 @@ class Player:
             (root / "local").rename(root / "local-of-the-first-host")
         if resumer == RESUMERS[0]:
             self._require_named(self._act(operation), cell)
-        did = self._next()
+        did = self._next(operation)
         cell.next[did] += 1
         self._require_named(did, cell)
         if resumer == RESUMERS[2] and did == "NO_GOOD_COPY":
@@ -206,7 +208,7 @@ class Player:
             shutil.rmtree(root / "local", ignore_errors=True)
             (root / "local-of-the-first-host").rename(root / "local")
         if not self._is_right(operation) or did != "done":
-            again = (self._act(operation), self._next())
+            again = (self._act(operation), self._next(operation))
             cell.way["the same command, then a run"] += 1
             if not self._is_right(operation) or again[1] != "done":
                 cell.failed.append(f"{said}; {did}; {again}; rows {look(root).published}")
@@ -281,7 +283,10 @@ def cases(player: Player, operation: Operation, most: int) -> Iterator[tuple[str
 
 
 # Each of these meets each other one, and itself, while it waits in one of three calls.
-PAIRED = ("ingest", "materialize", "quality", "confirm", "abort", "restore", "subsume", "truncate", "clean")
+PAIRED = (
+    *("ingest", "materialize", "quality", "confirm", "abort", "restore"),
+    *("subsume", "truncate", "clean", "plan", "plan --apply"),
+)
 
 
 def _meetings(player: Player, operation: Operation, most: int) -> Iterator[tuple[str, Callable[[Cell], None]]]:

@@ -45,12 +45,14 @@ class Operation:
     begins: the store that it begins with.
     command: the command line, without the configuration.
     drops: whether readers lose the table on purpose.
+    then: a command that follows before the next run, if there is one.
     """
 
     name: str
     begins: str
     command: str
     drops: bool = False
+    then: str = ""
 
 
 OPERATIONS = (
@@ -73,6 +75,7 @@ OPERATIONS = (
     Operation("rebuild", "ledger lost", f"move rebuild {LOG} --yes"),
     Operation("savepoint", "landed", f"move savepoint {LOG} --to {{root}}/savepoint"),
     Operation("import", "saved", f"move import {LOG} {{root}}/saved --run r"),
+    Operation("plan", "edited", f"plan {LOG}", then=f"plan {LOG} --apply"),
     Operation("plan --apply", "planned", f"plan {LOG} --apply"),
     Operation("verify --repair", "damaged", f"check verify {LOG} --repair"),
     Operation("run of a rebuilt log", "rebuilt", f"run {LOG} --run r"),
@@ -189,11 +192,10 @@ def _imported(root: Path) -> None:
     _landed(root)
 
 
-def _planned(root: Path) -> None:
+def _edited(root: Path) -> None:
     """An edit that the log refuses, and that changes no row."""
     config = root / "tidefold.yaml"
     config.write_text(config.read_text().replace("key_groups: 4", "key_groups: 8", 1))
-    _ok(root, f"plan {LOG}")
 
 
 def _damaged(root: Path) -> None:
@@ -229,7 +231,8 @@ _MAKERS: dict[str, _Maker] = {
     "refused": ("published", _refused),
     "ledger lost": ("landed", _ledger_lost),
     "saved": ("published", lambda root: _ok(root, f"move savepoint {LOG} --to {root}/saved")),
-    "planned": ("landed", _planned),
+    "edited": ("landed", _edited),
+    "planned": ("edited", lambda root: _ok(root, f"plan {LOG}")),
     "damaged": ("landed", _damaged),
     "rebuilt": ("published", _rebuilt),
     "imported": ("saved", _imported),

@@ -75,6 +75,7 @@ class Claim:
     lateness: how far below the highest order a delete is still remembered, in the unit of the first order column.
     token: the random part of the attempt's token.
     by: who asks.
+    partly: the first snapshot may lack a landed file.
     """
 
     run: str
@@ -91,6 +92,7 @@ class Claim:
     lateness: int | None = None
     token: str = ""
     by: str = ""
+    partly: bool = False
 
 
 def claim(state: LogState, request: Claim) -> LogState:
@@ -113,7 +115,7 @@ def claim(state: LogState, request: Claim) -> LogState:
     require_published(state)
     if request.restore:
         require_completed(state, request.restore.snapshot)
-    elif not request.external:
+    elif not request.external and not request.partly:
         _require_whole_load(state)
     free = supersede(state, attempt, stalled)
     # Two owners would delete each other's files.

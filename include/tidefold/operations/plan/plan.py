@@ -135,13 +135,14 @@ def _explain(log: str, one: Difference, before: _Side, after: _Side) -> Example:
 def _find_maker(log: str, row: Mapping[str, Any], side: _Side) -> str:
     """Returns the change that made or deleted the row of a key: file, line, order, over how many others."""
     key = side.shape.key
-    if not set(key) <= set(row):
+    if any(row.get(name) is None for name in key):  # No key has a null.
         return ""
     values = {name: row[name] if isinstance(row[name], int) else str(row[name]) for name in key}
     try:
         told = explain_key(side.pipeline, log, json.dumps(values), side.snapshot)
     except TidefoldError as error:
-        return "" if error.code == "KEY_UNKNOWN" else f"[{error.code}] {error.message}"
+        # A key that is no value of the type on this side has no row there.
+        return "" if error.code in ("KEY_UNKNOWN", "READ_KEY") else f"[{error.code}] {error.message}"
     made = told.made_by
     if made is None:
         return told.remark

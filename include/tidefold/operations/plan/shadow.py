@@ -88,10 +88,16 @@ def fill(beside: Pipeline, log: str, steps: Steps) -> Shadow:
     if beside.plan_of and ledger.exists():
         ledger.commit(partial(renumber, like=beside.plan_of.state))
     run = f"plan-{secrets.token_hex(4)}"
-    folded = steps.materialize(log, Fold(run, kind=KindPolicy.FULL))
+    wanted = Fold(run, kind=KindPolicy.FULL, partly=bool(beside.plan_of and beside.plan_of.state.latest))
+    folded = steps.materialize(log, wanted)
     for failed in (folded, ingested):
         if folded.status is not Status.STAGED and failed.error:
-            raise TidefoldError(failed.error.code, failed.error.message, hint=failed.error.hint)
+            # What is refused here is in no quarantine of the pipeline.
+            own = "Nothing of the pipeline changed. Correct the configuration, then call again."
+            hint = own if failed.error.code.startswith("LANDED_") else failed.error.hint
+            error = TidefoldError(failed.error.code, failed.error.message, hint=hint)
+            error.exit_code, error.transient = failed.error.exit_code, failed.error.transient
+            raise error
     if folded.status is not Status.STAGED:
         raise RefusedError("PLAN_EMPTY", f"No landed file of `{log}` has a change under this configuration.")
     judged = steps.judge(log, run)

@@ -38,12 +38,14 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
 
     `takeover`: supersede an attempt of another run.
     `kind`: of the snapshot, if not as configured.
+    `partly`: the first snapshot may lack a landed file, because the log has published without it.
     `stalled`: by log, attempts of other runs that showed no progress; each is superseded if it still is as it was seen.
     """
 
     run: str
     takeover: bool = False
     kind: KindPolicy | None = None
+    partly: bool = False
     stalled: dict[str, claim.WatchedAttempt] = {}
 
     def prepare_claim(self, pipeline: Pipeline, log: str) -> Claimant | None:
@@ -78,6 +80,7 @@ class Fold(msgspec.Struct, frozen=True, tag="fold"):
             renew=self._renews(pipeline, state, expire, is_due),
             lateness=config.lateness,
             token=token,
+            partly=self.partly,
         )
         return claim.claim(state, asked)
 

@@ -13,6 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from support.commands import call, call_json
+from support.effort import THOROUGH, rotate
+from support.plan_lives import WALKS, Walk
 from support.planned import DAY, apply, configure, find_shadow, land, plan, run
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ground.numbered_record import write_record
@@ -212,6 +214,12 @@ def test_snapshots_with_different_keys_are_not_compared(log: Path, engine: DuckD
         in call("snapshot", "diff", "orders", "3", "4", code=3).output
     )
     assert "landed as b.csv, row 2" in call("explain", "orders", "id=2", "line=1").output
+
+
+@pytest.mark.parametrize("seed", range(WALKS) if THOROUGH else [rotate(WALKS)])
+def test_everything_that_a_log_can_do_keeps_the_rows_of_a_plan(tmp_path: Path, engine: DuckDBEngine, seed: int) -> None:
+    """verify --deep, drill, savepoint, truncate, subsume, clean, compact, restore, rebuild, in any order."""
+    Walk(tmp_path, seed, engine).play()
 
 
 def test_rows_as_of_an_instant_before_it_are_those_of_an_undisturbed_log(
