@@ -27,8 +27,9 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
                 f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
             )
             lines.append(f"{held}.")
-            run = f"`tidefold run {status.log} --run {status.attempt.run}` goes on"
-            lines.append(f"{status.log}: {run}, `tidefold step abort {status.log}` undoes it.")
+            words = f"plan {status.log} --apply", f"run {status.log} --run {status.attempt.run}"
+            again = f"`tidefold {words[status.attempt.reshape is None]}` goes on"
+            lines.append(f"{status.log}: {again}, `tidefold step abort {status.log}` undoes it.")
         lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
         lines += [f"{status.log}: {problem}." for problem in (status.table, status.why) if problem]
         lines += [f"{status.log}: {remark}" for remark in _describe_failed_run(status)]

@@ -6,10 +6,11 @@ A transition whose work is already done returns the given state, so the ledger w
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.ingest.append import never_took
-from tidefold.domain.log_state import Drill, LogState, ReadFrom, Snapshot, State, Tag, Verdict
+from tidefold.domain.log_state import Drill, LogState, ReadFrom, Snapshot, SnapshotKind, State, Tag, Verdict
 from tidefold.domain.retention.tag_names import require_free
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import SourceProgress
@@ -203,6 +204,7 @@ def _adopt(state: LogState, snapshot: Snapshot, planned: LogState | None) -> Log
             f"Log `{state.log}` or the plan of its snapshot {snapshot.id} has changed since it was claimed.",
             hint=f"`tidefold step abort {state.log}`, then `tidefold plan {state.log} --apply` again.",
         )
+    require_unneeded(state)
     shift = reshape.schemas[-1].id - planned.schema
     change_sets = tuple(
         replace(c, sqn=c.sqn + after, first=None if c.first is None else c.first + after, schema=c.schema + shift)
@@ -227,6 +229,25 @@ def _adopt(state: LogState, snapshot: Snapshot, planned: LogState | None) -> Log
         fence=state.fence + 1,
         garbage=tuple(garbage),
     )
+
+
+def require_unneeded(state: LogState, also: Sequence[str] = ()) -> None:
+    """Raises RefusedError while somebody needs the change sets of before a plan, which nothing can fold any more.
+
+    also: who else does.
+    """
+    tails = [s.id for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED]
+    needs = [f"hold `{one.name}`" for one in state.holds]
+    needs += [f"consumer `{one.name}`" for one in state.consumers]
+    needs += [f"tail-only snapshot {one}" for one in tails]
+    needs += [f"snapshot {one.id}, which is made as of an instant" for one in state.as_of_attempts]
+    needs += [f"the stop of the log: it was {state.stopped}"] if state.stopped else []
+    if needs := [*needs, *also]:
+        raise RefusedError(
+            "PLAN_HELD",
+            f"The changes of `{state.log}` as they were read before are still needed by: {'; '.join(needs)}.",
+            hint="Release or remove them; then the plan can be applied.",
+        )
 
 
 def progress_after_import(state: LogState, snapshot: Snapshot, original: SourceProgress) -> SourceProgress:

@@ -44,8 +44,11 @@ def apply_plan(beside: Pipeline, log: str, steps: Steps, checksum: str = "") -> 
         return [Outcome(log, Status.ALREADY, message, made.id)]
     if checksum:
         _require_approved(state, plan, checksum)
+    attempt = state.open_attempt
+    # An earlier plan of this log that was killed while it was applied: this one takes its place.
+    takeover = attempt is not None and attempt.reshape is not None
     address = f"{beside.store.address}/{LogPaths(log).snapshot(plan.snapshot)}"
-    outcomes = [steps.materialize(log, Import(run, address, Ownership.NO_CLAIM, reshape=True))]
+    outcomes = [steps.materialize(log, Import(run, address, Ownership.NO_CLAIM, takeover, reshape=True))]
     if outcomes[0].error:
         return outcomes
     outcomes.append(steps.judge(log, run))

@@ -6,7 +6,7 @@ The plan is a log of the same name in another store. The switch itself is the tr
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -16,11 +16,11 @@ from tidefold.changelog import write_intents
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.external_snapshot import External, Reshape
 from tidefold.domain.ingest.append import require_fence
-from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
+from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.table.schema_evolution import schemas_of
-from tidefold.errors import ConflictError, RefusedError
+from tidefold.errors import ConflictError, NotFoundError, RefusedError
 from tidefold.ledger import Ledger
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.pipeline import Pipeline, now
@@ -30,7 +30,8 @@ from tidefold.storage import Store, open_store
 def find_reshape(pipeline: Pipeline, state: LogState, external: External) -> Reshape:
     """Returns the table definition that the snapshot of a plan brings. Raises RefusedError by name."""
     _, planned = _open_plan(external)
-    _require_free(pipeline, state)
+    feed = "readers of `change_feed`, who would get no change for another type of a column"
+    transitions.require_unneeded(state, [feed] if pipeline.log(state.log).change_feed else [])
     require_caught_up(state, planned)
     snapshot = transitions.require_snapshot(planned, external.snapshot)
     before = schemas_of(state)
@@ -51,25 +52,9 @@ def _open_plan(external: External) -> tuple[Store, LogState]:
     """Opens the store of a plan, by the address of its snapshot, and reads the log."""
     root = external.address.removesuffix(f"/{LogPaths(external.log).snapshot(external.snapshot)}")
     store = open_store(root, Path("/"))
-    return store, Ledger(store, external.log).read()
-
-
-def _require_free(pipeline: Pipeline, state: LogState) -> None:
-    """Raises RefusedError while somebody needs the former change sets, which nothing can fold any more."""
-    tails = [s.id for s in state.snapshots if s.kind is SnapshotKind.TAIL and s.state is State.COMPLETED]
-    needs = [f"hold `{one.name}`" for one in state.holds]
-    needs += [f"consumer `{one.name}`" for one in state.consumers]
-    needs += [f"tail-only snapshot {one}" for one in tails]
-    needs += [f"snapshot {one.id}, which is made as of an instant" for one in state.as_of_attempts]
-    needs += [f"the stop of the log: it was {state.stopped}"] if state.stopped else []
-    if pipeline.log(state.log).change_feed:
-        needs.append("readers of `change_feed`, who would get no change for another type of a column")
-    if needs:
-        raise RefusedError(
-            "PLAN_HELD",
-            f"The changes of `{state.log}` as they were read before are still needed by: {'; '.join(needs)}.",
-            hint="Release or remove them; then the plan can be applied.",
-        )
+    if (planned := Ledger(store, external.log).find()) is None:
+        raise NotFoundError("PLAN_MISSING", f"The plan of `{external.log}` is not at {root} any more.")
+    return store, planned
 
 
 def find_unread(state: LogState, planned: LogState) -> tuple[str, ...]:
@@ -102,18 +87,26 @@ def bring_over(pipeline: Pipeline, snapshot: Snapshot) -> Iterator[Callable[[Log
     source, planned = _open_plan(snapshot.external)
     state = pipeline.ledger(planned.log).read()
     needed = {c.location.segment for c in planned.change_sets} | {e.quarantine for e in planned.landed if e.quarantine}
-    files = tuple(sorted(needed))
+    # Under names of this call: what another one links and deletes is nothing to it.
+    names = {path: f"{parent}/{this}-{name}" for path in needed for parent, _, name in [path.rpartition("/")]}
+    files = tuple(sorted(names.values()))
     announced = IntentLog(state.log, state.shape, state.fence)
     write_intents.begin(store, Intent(this, 0, now(), (announced,), files))
     shadow = source.address.removeprefix(f"{store.address}/")
-    for path in files:  # An earlier call may have linked it.
-        store.link(f"{shadow}/{path}", path)
+    for path, name in names.items():
+        store.link(f"{shadow}/{path}", name)
     try:
-        yield partial(_confirm, snapshot=snapshot.id, fence=state.fence, planned=planned)
+        yield partial(_confirm, snapshot=snapshot.id, fence=state.fence, planned=_rename(planned, names))
     except (RefusedError, ConflictError):  # After any other error it is not certain whether the log has them.
         recovery.end_run(store, this, [state.log], files)
         raise
     recovery.end_run(store, this, [state.log], files)
+
+
+def _rename(planned: LogState, names: Mapping[str, str]) -> LogState:
+    moved = (replace(c, location=replace(c.location, segment=names[c.location.segment])) for c in planned.change_sets)
+    landed = (replace(e, quarantine=names[e.quarantine] if e.quarantine else None) for e in planned.landed)
+    return replace(planned, change_sets=tuple(moved), landed=tuple(landed))
 
 
 def _confirm(state: LogState, snapshot: int, fence: int, planned: LogState) -> LogState:

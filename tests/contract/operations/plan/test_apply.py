@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,10 @@ from support.effort import THOROUGH, list_moments
 from support.faults import Killed
 from support.plan_lives import FIRST, LIVES, PLAYED, Life, kill
 from support.planned import configure, land, plan, published, random_file, require_applied, run
+from tidefold.changelog import write_intents
 from tidefold.errors import TidefoldError
+from tidefold.operations.ground import recovery
+from tidefold.operations.snapshot import confirm as confirming
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
 from tidefold.wiring import open_pipeline
 
@@ -92,3 +96,81 @@ def test_an_apply_that_is_given_up_leaves_the_log_as_it_was(
         land(tmp_path / "other", f"{'ab'[number - 1]}.csv", *random_file(random.Random(number)))
         run(undisturbed, f"r{number}", engine)
     assert published(pipeline) == published(undisturbed)
+
+
+@pytest.fixture
+def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: DuckDBEngine) -> Path:
+    """A log whose plan was killed before the confirmation of its snapshot."""
+    monkeypatch.chdir(tmp_path)
+    run_two(tmp_path, engine)
+    edited = configure(tmp_path, order="[changed]")
+    plan(edited, engine)
+    with pytest.raises(Killed), kill("judge"):
+        require_applied(edited, engine)
+    return tmp_path
+
+
+def run_two(folder: Path, engine: DuckDBEngine) -> None:
+    pipeline = configure(folder)
+    for number in (1, 2):
+        land(folder, f"{'ba'[number - 1]}.csv", *random_file(random.Random(number), whole=True))
+        run(pipeline, f"r{number}", engine)
+
+
+@pytest.mark.parametrize(
+    ("need", "release", "named"),
+    [
+        (("snapshot", "hold", "orders", "audit", "2", "--reason", "audit"), ("snapshot", "release"), "hold `audit`"),
+        (("consumer", "register", "orders", "audit", "--at", "1"), ("consumer", "remove"), "consumer `audit`"),
+    ],
+)
+def test_who_began_to_need_the_former_changes_after_the_claim_keeps_them(
+    claimed: Path, need: tuple[str, ...], release: tuple[str, ...], named: str
+) -> None:
+    shown = published(configure(claimed, order="[changed]"))
+    call(*need)
+    for words in (("step", "confirm", "orders"), ("plan", "orders", "--apply")):
+        said = call(*words, code=3).output
+        assert "[PLAN_HELD]" in said
+        assert named in said
+        assert published(configure(claimed, order="[changed]")) == shown
+    call("check", "verify", "orders", "--deep")
+    call(*release, "orders", "audit")
+    call("step", "confirm", "orders")
+    assert published(configure(claimed, order="[changed]")) != shown
+    call("check", "verify", "orders", "--deep")
+
+
+def test_a_plan_that_was_made_again_takes_the_place_of_one_that_was_killed(claimed: Path) -> None:
+    assert "`tidefold plan orders --apply` goes on, `tidefold step abort orders` undoes it" in call("status").output
+    shutil.rmtree(claimed / "store/plans")
+    said = call("step", "confirm", "orders", code=4).output
+    assert "[PLAN_MISSING] The plan of `orders` is not at" in said
+    call("plan", "orders")
+    call("plan", "orders", "--apply")
+    call("check", "verify", "orders", "--deep")
+    call("run")
+
+
+def test_a_clean_up_of_a_killed_apply_takes_nothing_from_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: DuckDBEngine
+) -> None:
+    """It rejects what the first call linked while the second one is between its links and its commit."""
+    monkeypatch.chdir(tmp_path)
+    run_two(tmp_path, engine)
+    edited = configure(tmp_path, order="[changed]")
+    plan(edited, engine)
+    with pytest.raises(Killed), kill("copy"):
+        require_applied(edited, engine)
+    [dead] = write_intents.read_announced(edited.store)
+    real = confirming.bring_over
+
+    @contextmanager
+    def bring_over(*args: Any) -> Iterator[Any]:
+        with real(*args) as complete:
+            recovery.end_run(edited.store, dead.run, ["orders"], recovery.files_of(edited.store, dead))
+            yield complete
+
+    monkeypatch.setattr(confirming, "bring_over", bring_over)
+    require_applied(edited, engine)
+    call("check", "verify", "orders", "--deep")
