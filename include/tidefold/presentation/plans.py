@@ -29,7 +29,8 @@ def plan_lines(plan: Plan) -> list[str]:
     told += [("columns", f"{what}: {', '.join(names)}") for what, names in columns.items() if names]
     if plan.gone:
         names = ", ".join(plan.gone[:3]) + (" ..." if plan.gone[3:] else "")
-        told.append(("gone", f"{len(plan.gone):,} landed files of the log are gone, or have other bytes: {names}"))
+        what = "landed files of the log are gone, have other bytes, or are refused"
+        told.append(("gone", f"{len(plan.gone):,} {what}: {names}"))
         told.append(("", f"{plan.lost:,} of the removed rows have keys that only they brought"))
     lines = [f"plan of {plan.log}; nothing of the pipeline changed"]
     lines += [f"  {name:<8} {text}" for name, text in told]

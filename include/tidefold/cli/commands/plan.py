@@ -83,7 +83,7 @@ def _plan_log(terminal: Terminal, log: str, limit: int) -> int:
         made = make_plan(beside, log, plan_steps(application.run_step), limit)
     code = 0 if made.passed else GateFailedError.exit_code
     terminal.result({"command": terminal.command, "exit_code": code, "plan": asdict(made)}, *plan_lines(made))
-    if made.passed and made.edits:
+    if made.passed and made.edits and not made.gone:  # What lacks a landed file cannot be applied.
         terminal.note(f"next: tidefold plan {log} --apply")
     return code
 

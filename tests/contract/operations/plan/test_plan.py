@@ -161,6 +161,34 @@ def test_a_file_that_is_refused_as_a_whole_is_named_and_hides_no_row(
     assert "next: Nothing of the pipeline changed. Correct the configuration, then call again." in said
 
 
+def test_files_from_before_a_new_column_are_named_and_a_default_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path)
+    land(tmp_path, "a.csv", ("U", 1, 1, "1", DAY % (1, 0), DAY % (2, 0)))
+    call("run")
+
+    def edit(column: str, order: str) -> None:
+        configure(tmp_path, order=order)
+        text = (tmp_path / "tidefold.yaml").read_text().replace("columns: {", f"columns: {{extra: {column}, ")
+        (tmp_path / "tidefold.yaml").write_text(text)
+
+    edit("string", "[created]")
+    head = "op,id,line,amount,created,changed,extra\n"
+    (tmp_path / "landing/b.csv").write_text(f"{head}U,2,1,1,{DAY % (1, 0)},{DAY % (2, 0)},new\n")
+    call("run")
+    edit("string", "[changed]")
+    said = call("plan", "orders").output
+    assert "1 landed files of the log are gone, have other bytes, or are refused: a.csv" in said
+    assert "next:" not in said.split("cost")[1]
+    assert "[PLAN_BEHIND]" in call("plan", "orders", "--apply", code=3).output
+    edit("{type: string, default: null}", "[changed]")
+    assert "next: tidefold plan orders --apply" in call("plan", "orders").output
+    call("plan", "orders", "--apply")
+    assert {row["id"]: row["extra"] for row in call_json("read", "orders")["rows"]} == {1: None, 2: "new"}
+
+
 STREAM = """\
 version: 1
 store: store
