@@ -316,13 +316,15 @@ WALKED = (
 def count_naively(made: Plan, one: list[dict[str, Any]], other: list[dict[str, Any]]) -> dict[str, int]:
     """Compares the rows that are valid now by the columns of both keys, as a dict does."""
     sides = []
+    texts = {name for row in other for name, value in row.items() if isinstance(value, str)}
     for side in (one, other):
         now = [row for row in side if row.get("_valid_to") is None]
-        sides.append({tuple(normalize(row[name]) for name in made.joined_by): row for row in now})
+        # A number becomes a text as it is written, so 64.0 is not 64.00.
+        keys = [tuple(str(r[n]) if n in texts else normalize(r[n]) for n in made.joined_by) for r in now]
+        sides.append(dict(zip(keys, now, strict=True)))
     common = [name for name in one[0] if name in other[0] and not name.startswith("_")] if one and other else []
 
     def differ(a: dict[str, Any], b: dict[str, Any]) -> bool:
-        # A number becomes a text as it is written, so 64.0 is not 64.00.
         pairs = [(str(a[n]) if isinstance(b[n], str) and a[n] is not None else a[n], b[n]) for n in common]
         return any((x != y) if isinstance(y, str) else (normalize(x) != normalize(y)) for x, y in pairs)
 
