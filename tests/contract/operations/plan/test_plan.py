@@ -106,12 +106,16 @@ def test_landed_files_that_are_gone_are_named_with_the_rows_that_only_they_broug
     for name, numbers in (("a.csv", (1, 2)), ("b.csv", (2, 3)), ("c.csv", (4,))):
         land(tmp_path, name, *(("U", i, 1, "1", DAY % (1, 0), DAY % (1, 0)) for i in numbers))
         run(pipeline, name, engine)
-    (tmp_path / "landing/a.csv").unlink()
+    (tmp_path / "landing/a.csv").rename(tmp_path / "backup.csv")
     land(tmp_path, "c.csv", ("U", 5, 1, "1", DAY % (1, 0), DAY % (1, 0)))
     for key in ("id", "id, line"):
         made, _ = plan(configure(tmp_path, key=key), engine)
         assert made.gone == ("a.csv", "c.csv")
         assert (made.counts["removed"], made.lost) == (2, 2)
+    (tmp_path / "backup.csv").rename(tmp_path / "landing/a.csv")
+    made, beside = plan(configure(tmp_path, key="id, line"), engine)
+    assert made.gone == ("c.csv",)
+    assert {e.name: e.number for e in beside.ledger("orders").read().landed} == {"a.csv": 1, "b.csv": 2, "c.csv": 3}
 
 
 def test_the_same_edit_planned_again_reads_what_the_log_took_since(tmp_path: Path, engine: DuckDBEngine) -> None:
