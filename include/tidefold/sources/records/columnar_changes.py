@@ -137,14 +137,14 @@ class Changes:
         parts |= {f"_o{i}": _combine(rows, name) for i, name in enumerate(self._rules.order)}
         upsert = MERGE if self._shape.merge.engine is Engine.AGGREGATE else UPSERT
         ops = pc.if_else(deletes, pa.scalar(DELETE, pa.int8()), pa.scalar(upsert, pa.int8()))
-        table = pa.table({"_op": ops, **columns, **parts}).filter(keep)
-        made.table = self._arrange(table, absent)
+        table = pa.table({"_op": ops, **columns, **parts})
+        made.table = self._arrange(table if keep is None else table.filter(keep), absent)
         return made
 
     def _deletes(self, rows: pa.Table, made: ColumnarBatch) -> pa.Array:
         op = self._rules.op
         if op is None or op.column not in rows.column_names:
-            return pa.array([False] * rows.num_rows)
+            return pa.repeat(pa.scalar(value=False), rows.num_rows)
         if op.delete == ANY:
             return pc.is_valid(_combine(rows, op.column))
         texts = pc.cast(_combine(rows, op.column), pa.string())
@@ -165,7 +165,7 @@ class Changes:
             value = None if column.default is None else parse_value(column.type, column.default)
             return pc.if_else(deletes, pa.scalar(None, type_), pa.scalar(value, type_))
         combined = _combine(rows, column.name)
-        if column.name not in self._needed:
+        if column.name not in self._needed and deletes.true_count:
             combined = pc.if_else(deletes, pa.scalar(None, combined.type), combined)
         for row in placeholder_of(self._rules.placeholder).find_rows(combined):
             made.refused[row] = RefusedRecordError("UNAVAILABLE_VALUE", f"The source did not send `{column.name}`.")
@@ -193,8 +193,8 @@ class Changes:
             if refused:
                 made.refused.setdefault(row, refused)
 
-    def _select_changes(self, count: int, deletes: pa.Array, made: ColumnarBatch) -> pa.Array:
-        """The rows that are changes: not refused ones, and not deletes if the log does not apply them."""
+    def _select_changes(self, count: int, deletes: pa.Array, made: ColumnarBatch) -> pa.Array | None:
+        """The rows that are changes: not refused ones, and not deletes if the log does not apply them. None: all."""
         merge = self._shape.merge
         for row in made.without:
             made.refused.pop(row, None)  # Nothing of such a row is looked at.
@@ -209,19 +209,21 @@ class Changes:
                     made.refused.setdefault(row, RefusedRecordError("DELETE_REFUSED", "This log accepts no deletes."))
         made.ignored = len(left_out) - len(made.refused)
         if not left_out:
-            return pa.repeat(pa.scalar(value=True), count)
+            return None
         return pa.array([row not in left_out for row in range(count)], pa.bool_())
 
     def _arrange(self, table: pa.Table, absent: list[str]) -> pa.Table:
         """The table with the change set's own columns first; key groups are filled later."""
         count, schema = table.num_rows, change_schema(self._shape)
-        upserts = pc.not_equal(table.column("_op"), pa.scalar(DELETE, pa.int8()))
-        names = pa.scalar(absent or None, pa.list_(pa.string()))
+        names = pa.nulls(count, pa.list_(pa.string()))
+        if absent:  # A list is written row by row.
+            upserts = pc.not_equal(table.column("_op"), pa.scalar(DELETE, pa.int8()))
+            names = pc.if_else(upserts, pa.scalar(absent, names.type), pa.scalar(None, names.type))
         columns = {name: table.column(name) for name in table.column_names}
         columns |= {
             "_kg": pa.nulls(count, pa.uint16()),
             "_partition": pa.repeat(pa.scalar(0, pa.int32()), count),
-            "_absent": pc.if_else(upserts, names, pa.scalar(None, names.type)),
+            "_absent": names,
         }
         columns.setdefault("_ts", pa.nulls(count, pa.int64()))
         orders = order_columns(self._shape)

@@ -105,7 +105,7 @@ def in_range(values: pa.Array, column: Column) -> pa.Array:
     spans["timestamp"] = (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999)
     span = spans.get(parse_type(column.type).name)
     if span is None:
-        return pa.array([True] * len(values))
+        return pa.repeat(pa.scalar(value=True), len(values))
     type_, low, high = span
     numbers = values.cast(type_)
     return pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
