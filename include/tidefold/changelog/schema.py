@@ -14,16 +14,15 @@ A delete fills only the key.
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidefold.changelog.duckdb_connections import connect
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.table_spec import ARRIVAL as ARRIVAL
 from tidefold.domain.table.table_spec import VALID_FROM, Engine
@@ -39,7 +38,6 @@ from tidefold.domain.table.types import (
     steps,
 )
 from tidefold.errors import RefusedError
-from tidefold.storage.safe_files import open_scratch
 
 # An upsert sets a row, a delete removes it. A clear removes every row whose key begins with its values. A clear without
 # values removes all rows, and is in a change set once for each key group. A merge has values to add to those of the row
@@ -66,9 +64,8 @@ _SHOWN = 40
 # Sidecar entries of whole rows belong to no column: a delete, the row's existence, a version that equals the one before
 # it, and a key that is left out.
 GONE, THERE, SAME, LEFT_OUT = "", "+", "=", "?"
-# Bytes. Larger change sets are sorted on disk, with this much memory, if their rows have at most LONG_ROW on average.
-SORTED_IN_MEMORY, _MEMORY, LONG_ROW = 256 << 20, 512 << 20, 64 << 10
-_BATCH_BYTES = 64 << 20
+# Bytes of changes that a sort copies at once. Of one key group it copies nothing.
+SORTED_AT_ONCE = 16 << 20
 
 
 def arrow_type(type_: str) -> pa.DataType:
@@ -326,32 +323,44 @@ def _rename_columns(kept: pa.Table, origins: Mapping[str, ColumnOrigin]) -> pa.T
 
 
 def sort_by_key_group(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Returns the changes as batches of at most `batch_rows` rows, the lowest key group first."""
-    if table.nbytes <= SORTED_IN_MEMORY:
-        yield from table.sort_by([("_kg", "ascending")]).combine_chunks().to_batches(max_chunksize=batch_rows)
-        return
-    if table.nbytes > LONG_ROW * table.num_rows:
-        yield from _gather_long_rows(table, batch_rows)
-        return
-    with open_scratch() as folder, connect(_MEMORY, folder) as connection:
-        connection.register("changes", table)
-        ordered = connection.sql("SELECT * FROM changes ORDER BY _kg, _partition, _offset")
-        for batch in ordered.to_arrow_reader(batch_rows):
-            yield batch.cast(table.schema)
+    """Returns the changes as batches of at most `batch_rows` rows, the lowest key group first, else in their order.
+
+    It takes a range of key groups at a time, so memory follows SORTED_AT_ONCE, and not the table.
+    """
+    batches = [_Grouped(batch) for batch in table.to_batches() if batch.num_rows]
+    for first, end in _cut_ranges(batches):
+        parts = [part for one in batches if (part := one.select(first, end)).num_rows]
+        if parts and end - first > 1:
+            whole = pa.concat_batches(parts)
+            parts = [whole.take(pa.array(np.argsort(whole.column("_kg").to_numpy(), kind="stable")))]
+        for part in parts:
+            step = min(batch_rows, max(1, SORTED_AT_ONCE * part.num_rows // max(1, part.nbytes)))
+            yield from (part.slice(start, step) for start in range(0, part.num_rows, step))
 
 
-def _gather_long_rows(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Sorts row numbers alone, then copies the rows one by one: DuckDB sorts no rows of megabytes in little memory."""
-    batches = table.to_batches()
-    ends = list(accumulate(batch.num_rows for batch in batches))
-    rows: list[pa.RecordBatch] = []
-    size = 0
-    for number in pc.sort_indices(table.column("_kg")).to_pylist():
-        at = bisect.bisect_right(ends, number)
-        rows.append(batches[at].slice(number - ends[at] + batches[at].num_rows, 1))
-        size += rows[-1].nbytes
-        if len(rows) == batch_rows or size >= _BATCH_BYTES:
-            yield pa.concat_batches(rows)
-            rows, size = [], 0
-    if rows:
-        yield pa.concat_batches(rows)
+def _cut_ranges(batches: Sequence[_Grouped]) -> Iterator[tuple[int, int]]:
+    """Yields ranges of key groups: as many as fit, by the average size of changes in each batch; at least one."""
+    sizes = np.zeros(1 << 16)
+    for one in batches:
+        sizes += np.bincount(one.groups, minlength=len(sizes)) * (one.batch.nbytes / len(one.groups))
+    begins, first = np.append(0, np.cumsum(sizes)), 0
+    while begins[first] < begins[-1]:
+        end = max(first + 1, int(np.searchsorted(begins, begins[first] + SORTED_AT_ONCE, "right")) - 1)
+        yield first, end
+        first = end
+
+
+class _Grouped:
+    """A batch of changes with their key groups."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch, self.groups = batch, batch.column("_kg").to_numpy()
+        self._is_sorted = bool(np.all(self.groups[1:] >= self.groups[:-1]))
+        self._low, self._high = self.groups.min(), self.groups.max()
+
+    def select(self, first: int, end: int) -> pa.RecordBatch:
+        """Returns the changes of a range of key groups: of a sorted batch a slice, which copies and reads no others."""
+        if self._is_sorted or self._low >= end or self._high < first:
+            start, stop = np.searchsorted(self.groups, [first, end]) if self._is_sorted else (0, 0)
+            return self.batch.slice(start, stop - start)
+        return self.batch.filter(pa.array((self.groups >= first) & (self.groups < end)))

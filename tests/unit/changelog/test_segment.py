@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.builders import SHAPE
 from support.dict_store import DictStore
+from support.effort import choose
 from support.segments import write_segment
 from tidefold.changelog import schema
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import change_schema
+from tidefold.changelog.schema import change_schema, sort_by_key_group
 from tidefold.changelog.segment import _batch_rows, check_pieces, read_change_set, read_index
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.log_state import ChangeSet
@@ -61,21 +63,38 @@ def test_each_change_set_comes_back_alone(store: Store, compress: bool) -> None:
     assert sorted(read_change_set(store, second)["id"].to_pylist()) == list(range(50_000))
 
 
-@pytest.mark.parametrize("long_row", [1, 64 << 10])
-def test_changes_that_are_sorted_on_disk_come_back_as_those_sorted_in_memory(
-    store: Store, monkeypatch: pytest.MonkeyPatch, long_row: int
+@settings(max_examples=choose(25, 400), deadline=None)
+@given(
+    groups=st.lists(st.lists(st.sampled_from([0, 1, 2, 3, 9, 9, 65_535]), max_size=9), min_size=1, max_size=5),
+    sizes=st.sampled_from([(8,), (1, 200)]),
+    limit=st.sampled_from([1, 100, 300, 1 << 20]),
+    rows=st.integers(1, 4),
+    is_sorted=st.booleans(),
+)
+def test_changes_are_sorted_by_key_group_a_range_at_a_time(
+    groups: list[list[int]], sizes: tuple[int, ...], limit: int, rows: int, is_sorted: bool
 ) -> None:
-    table = changes(list(range(50_000)))
-    [in_memory] = written(store, table)
-    expected = read_change_set(store, in_memory)
-    monkeypatch.setattr(schema, "SORTED_IN_MEMORY", 1 << 20)
-    monkeypatch.setattr(schema, "LONG_ROW", long_row)
-    [part] = write_segment(store, "b.seg", [("accounts", table)])
-    found = read_change_set(store, replace(part.change_set((1, 0)), sqn=1))
-    assert found.schema == expected.schema
-    assert found["_kg"].to_pylist() == expected["_kg"].to_pylist()
-    assert found.sort_by("_offset") == expected.sort_by("_offset")
-    assert all(batch.rows <= _batch_rows(50_000) for batch in read_index(store, "b.seg")[0].batches)
+    """Equal ones keep their order. Long rows, one large key group, and batches that are sorted: the same result."""
+    batches, count, types = [], 0, pa.schema([("_kg", pa.uint16()), ("n", pa.int64()), ("text", pa.string())])
+    for some in groups:
+        texts = ["x" * sizes[i % len(sizes)] for i in range(len(some))]
+        numbers = range(count, count := count + len(some))
+        listed = sorted(some) if is_sorted else some
+        batches.append(pa.record_batch([pa.array(listed, pa.uint16()), numbers, texts], schema=types))
+    table = pa.Table.from_batches(batches, types)
+    with patch.object(schema, "SORTED_AT_ONCE", limit):
+        found = list(sort_by_key_group(table, rows))
+    assert pa.Table.from_batches(found, table.schema).to_pylist() == sorted(table.to_pylist(), key=lambda r: r["_kg"])
+    assert all(0 < batch.num_rows <= rows for batch in found)
+
+
+def test_a_sort_of_many_changes_holds_a_range_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "SORTED_AT_ONCE", 1 << 18)
+    table = pa.concat_tables([changes(list(range(start, start + 10_000))) for start in range(0, 50_000, 10_000)])
+    before, held = pa.total_allocated_bytes(), []
+    for _ in sort_by_key_group(table, 1_000):
+        held.append(pa.total_allocated_bytes() - before)
+    assert max(held) < 1 << 20 < table.nbytes
 
 
 def test_buckets_share_the_changes_without_overlap(store: Store) -> None:

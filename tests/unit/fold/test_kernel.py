@@ -13,13 +13,14 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.effort import choose
 from support.folding import read_all
-from tidefold.changelog.schema import DELETE, UPSERT, change_schema, table_schema
+from tidefold.changelog.schema import DELETE, UPSERT, change_schema, order_columns, table_schema
 from tidefold.domain.log_state import Column, TableSpec
+from tidefold.domain.table.table_spec import FILE
 from tidefold.fold.base_rows import BucketRows
 from tidefold.fold.merge import merge
 from tidefold.fold.merge.arrow_merge import replace_rows, rows_of
@@ -193,6 +194,58 @@ def test_rows_are_replaced_in_their_order(
     expected = table([*((k, v) for k, v in rows.items() if k not in gone | coming.keys()), *coming.items()])
     assert found.sort_by("key").equals(expected.sort_by("key"))
     assert seed or found.equals(expected.sort_by("key"))
+
+
+KEYS = {
+    ("int",): st.tuples(st.integers(-3, 3)),
+    ("string",): st.tuples(st.sampled_from(["", "a", "b", "ä", "Z", "\U0001f600"])),
+    ("double",): st.tuples(st.sampled_from([0.0, -0.0, 1.5, float("nan")])),
+    ("string", "long"): st.tuples(st.sampled_from(["a", "B", "b"]), st.integers(-1, 1)),
+}
+ORDERS = (("columns", ("at",)), ("columns", ("at", FILE)), ("columns", (FILE,)), ("postgresql", ()), ("arrival", ()))
+
+
+@settings(max_examples=choose(40, 2000), deadline=None)
+@given(data=st.data(), types=st.sampled_from(list(KEYS)), order=st.sampled_from(ORDERS))
+@example(None, ("int",), ("columns", ("at",)))
+def test_a_first_fold_by_arrow_gives_what_sql_gives(data: Any, types: tuple[str, ...], order: Any) -> None:
+    """Keys that come twice, ties, deletes, absent columns, orders without a value: rows, sidecar, counts and ties."""
+    key = tuple(f"k{i}" for i in range(len(types)))
+    names = [*zip(key, types, strict=True), ("at", "long"), ("text", "string"), ("number", "double")]
+    shape = TableSpec(key, tuple(Column(*pair) for pair in names), order[0], 16, 4, order[1])
+    changes: list[dict[str, Any]] = [{"k0": 2, "_o0": 1}, {"k0": 1, "_o0": 2}, {"k0": 2, "_o0": 3, "text": "last"}]
+    if data:
+        ops, lacks = data.draw(st.sampled_from([([UPSERT], []), ([UPSERT, DELETE], []), ([UPSERT], [["text"]])]))
+        made = {
+            **dict.fromkeys(order_columns(shape), st.integers(0, 4)),
+            "_op": st.sampled_from(ops),
+            "_partition": st.integers(0, 1),
+            "_absent": st.sampled_from([None, *lacks]),
+            "text": st.none() | st.sampled_from("xy"),
+            "number": st.sampled_from([None, -0.0, 0.0, float("nan")]),
+        }
+        drawn = data.draw(st.lists(st.tuples(KEYS[types], st.fixed_dictionaries(made)), max_size=8))
+        changes = [{**row, **dict(zip(key, values, strict=True))} for values, row in drawn]
+    placed = [{"_op": UPSERT, "_partition": 0, "_offset": i, **change} for i, change in enumerate(changes)]
+    found, plain = _fold_first(shape, placed)
+    with by_sql():
+        assert _fold_first(shape, placed)[0] == found
+    assert plain or data
+
+
+def _fold_first(shape: TableSpec, changes: list[dict[str, Any]]) -> tuple[object, bool]:
+    """What a fold without a base gives, floating point numbers as text; and whether Arrow did it."""
+    table = pa.Table.from_pylist(changes, schema=change_schema(shape))
+    answers, find = [], merge.arrow_merge.find
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        patch.object(merge.arrow_merge, "find", lambda *given: answers.append(find(*given)) or answers[0]),
+        merge_bucket(BucketRows(), table, shape, memory=100_000_000, scratch=scratch) as done,
+    ):
+        rows, sidecar = read_all(done.bucket, shape).to_pylist(), done.bucket.read_sidecar()
+    ties = (done.ties.count, sorted(done.ties.listed), done.ties.apart)
+    hidden = sidecar.to_pylist() if sidecar and len(sidecar) else []
+    return repr((rows, hidden, done.upserts, done.deletes, done.cleared, ties)), bool(answers and answers[0])
 
 
 @given(

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.changelog.schema import DELETE, UPSERT, has_absent, order_columns, place_columns, table_schema
 from tidefold.changelog.segment import at_least
-from tidefold.domain.table.table_spec import ARRIVAL, Engine, TableSpec
+from tidefold.domain.table.table_spec import ARRIVAL, ORDER, Engine, TableSpec
 from tidefold.fold.merge.engines.statements import ALIVE, TIE, UNRESOLVED, hash_values, key_list, order_of, values
 
 if TYPE_CHECKING:
@@ -58,34 +58,62 @@ class Newest:
     deletes: int
 
 
-def find(changes: pa.Table, cleared: tuple[int, ...], shape: TableSpec, memory: int) -> Newest | None:
+def find(
+    changes: pa.Table, cleared: tuple[int, ...], shape: TableSpec, memory: int, is_first: bool = False
+) -> Newest | None:
     """Finds the newest changes. Returns None if SQL must do it.
 
     That is so if the changes are not plain upserts and deletes of a log in its own order, if they have ties, or if they
-    need more than `memory` bytes to sort.
+    need more than `memory` bytes to sort. If columns order the log, only the first fold is plain, without deletes.
 
     changes: without clears.
     cleared: the order of the highest clear so far; changes before it do not count.
+    is_first: there is nothing that the changes could be older than: no row, and nothing beside rows.
     """
-    if changes.nbytes * _TIMES > memory or not is_plain(changes, shape):
+    if changes.nbytes * _TIMES > memory or not (is_plain(changes, shape) or (is_first and _is_whole(changes, shape))):
         return None
     names = [*shape.key, *place_columns(shape)]
-    # What was cleared without an order is placed by its position.
-    if (cleared and len(cleared) != shape.order_width) or any(changes.column(name).null_count for name in names):
+    # What was cleared without an order is placed by its position. To SQL, not to Arrow, NaN is equal to itself.
+    if (
+        (cleared and len(cleared) != shape.order_width)
+        or any(changes.column(name).null_count for name in names)
+        or any(pa.types.is_floating(changes.column(name).type) for name in shape.key)
+    ):
         return None
     if cleared:
         changes = changes.filter(at_least(cleared))
-    places = changes.select(names).combine_chunks()
-    order = pc.sort_indices(places, [(name, "ascending") for name in names])
-    ordered = places.take(order)
-    ends = _changing(ordered, shape.key)
-    if _has_ties(ordered, ends, shape):
-        return None
-    last = changes.take(pa.array(order.to_numpy()[ends]))
+    changes = changes.combine_chunks()
+    keys = changes.select(list(shape.key))
+    order = _order(keys, np.arange(len(keys)))
+    ends = _changing(keys.take(pa.array(order)), shape.key)
+    if not bool(np.all(ends)):
+        # Keys that come twice: among their changes the place decides.
+        places = changes.select(names)
+        order = pc.sort_indices(places, [(name, "ascending") for name in names]).to_numpy()
+        ordered = places.take(pa.array(order))
+        ends = _changing(ordered, shape.key)
+        if _has_ties(ordered, ends, shape):
+            return None
+    last = changes.take(pa.array(order[ends]))
+    if shape.stores_order:
+        last = last.append_column(ORDER, _list_places(last, shape))
     schema, ops = table_schema(shape), last.column("_op")
     keys = last.select(list(shape.key)).cast(pa.schema([schema.field(name) for name in shape.key]))
     rows = last.filter(pc.equal(ops, UPSERT)).select(schema.names).cast(schema)
     return Newest(keys, rows, pc.sum(pc.equal(ops, DELETE)).as_py() or 0)
+
+
+def _is_whole(changes: pa.Table, shape: TableSpec) -> bool:
+    """Whether each change contains its whole row, and only the newest of a key counts. A delete would be kept."""
+    is_upserts = pc.all(pc.equal(changes.column("_op"), UPSERT)).as_py()
+    return shape.merge.engine is Engine.LAST and is_upserts and not has_absent(changes)
+
+
+def _list_places(changes: pa.Table, shape: TableSpec) -> pa.Array:
+    """Returns the place of each change as a list, as SQL makes it."""
+    columns = [changes.column(name).to_numpy() for name in place_columns(shape)]
+    ends = np.arange(0, len(changes) * len(columns) + 1, len(columns), dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(np.stack(columns, axis=1, dtype=np.int64).ravel()))
 
 
 def is_plain(changes: pa.Table, shape: TableSpec) -> bool:

@@ -91,7 +91,8 @@ def merge_bucket(
     is_sorted: the base is in the order of its key, or the order does not matter.
     """
     before, hidden, clears = tuple(cleared), base.read_sidecar(), has_clears(changes)
-    newest = None if clears or not is_sorted or hidden else arrow_merge.find(changes, before, shape, memory)
+    is_first = base.rows is None and not before
+    newest = None if clears or not is_sorted or hidden else arrow_merge.find(changes, before, shape, memory, is_first)
     if newest:
         yield _replace_rows(base, newest, before, shape)
         return

@@ -78,7 +78,10 @@ class RowTaker:
     stops: bool = False
     lines: frozenset[int] | None = None
     account: Account = field(default_factory=Account)
-    spool: ChangeSpool = field(default_factory=ChangeSpool)
+
+    @cached_property
+    def spool(self) -> ChangeSpool:
+        return ChangeSpool(self.shape)
 
     @cached_property
     def _changes(self) -> Changes:

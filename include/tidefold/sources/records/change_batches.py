@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import with_key_groups
-from tidefold.changelog.schema import CLEAR, MERGE, UPSERT, arrow_type, change_schema, has_absent, order_columns
+from tidefold.changelog.schema import (
+    CLEAR,
+    MERGE,
+    UPSERT,
+    arrow_type,
+    change_schema,
+    has_absent,
+    order_columns,
+    sort_by_key_group,
+)
 from tidefold.domain.log_state import Column, TableSpec
 from tidefold.domain.table.types import parse_value
 from tidefold.sources.feed import Feed
@@ -22,14 +31,20 @@ from tidefold.sources.records.accounting import Batch
 from tidefold.sources.records.record_types import field
 
 # Bytes of changes of one landed file that stay in memory.
-SPOOL_MEMORY = 256 << 20
+SPOOL_MEMORY = 64 << 20
+# Batches of changes that are written at once, each of other key groups.
+_PARTS = 64
 _GROUPED_ROWS = 65_536
 
 
 class ChangeSpool:
-    """Collects record batches of one schema. A landed file of any size needs no more memory than SPOOL_MEMORY."""
+    """Collects record batches of one schema. A landed file of any size needs no more memory than SPOOL_MEMORY.
 
-    def __init__(self) -> None:
+    What it writes is sorted by key group, so that the segment's sort reads each part of the file once.
+    """
+
+    def __init__(self, shape: TableSpec) -> None:
+        self._shape = shape
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._file: IO[bytes] | None = None
@@ -42,7 +57,7 @@ class ChangeSpool:
             self._write_waiting()
 
     def to_table(self) -> pa.Table | None:
-        """Returns all changes. None: there are none. Nothing can be added after it."""
+        """Returns all changes, in any order. None: there are none. Nothing can be added after it."""
         if self._file is None or self._writer is None:
             return pa.Table.from_batches(self._waiting) if self._waiting else None
         self._write_waiting()
@@ -59,7 +74,11 @@ class ChangeSpool:
         if self._writer is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by to_table)
             self._writer = pa.ipc.new_file(self._file, self._waiting[0].schema)
-        for batch in self._waiting:
+        batches: Iterable[pa.RecordBatch] = self._waiting
+        if self._shape.key:  # The place of other rows, which decides their key group, is not known yet.
+            [table] = _fill([pa.Table.from_batches(self._waiting)], self._shape)
+            batches = sort_by_key_group(table, -(-table.num_rows // _PARTS))
+        for batch in batches:
             self._writer.write_batch(batch)
         self._waiting, self._bytes = [], 0
 
@@ -107,7 +126,7 @@ class TableBuilder:
         self._shape = shape
         self._partition = partition
         self._schema = change_schema(shape)
-        self._spool = ChangeSpool()
+        self._spool = ChangeSpool(shape)
 
     def add(self, batch: Batch) -> None:
         if batch.ops:
@@ -171,8 +190,11 @@ def fill_key_groups(tables: Iterable[pa.Table], shape: TableSpec) -> Iterator[pa
 
 def _fill(tables: Sequence[pa.Table], shape: TableSpec) -> Iterator[pa.Table]:
     whole = pa.concat_tables(tables)
-    filled = with_key_groups(whole, shape)
     groups = whole.column("_kg")
+    if not groups.null_count:
+        yield from tables
+        return
+    filled = with_key_groups(whole, shape)
     if groups.null_count < len(groups):
         index = filled.schema.get_field_index("_kg")
         filled = filled.set_column(index, filled.schema.field(index), pc.coalesce(groups, filled.column("_kg")))
