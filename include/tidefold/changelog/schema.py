@@ -65,7 +65,7 @@ _SHOWN = 40
 # it, and a key that is left out.
 GONE, THERE, SAME, LEFT_OUT = "", "+", "=", "?"
 # Bytes of changes that a sort copies at once. Of one key group it copies nothing.
-SORTED_AT_ONCE = 16 << 20
+SORTED_AT_ONCE = 64 << 20
 
 
 def arrow_type(type_: str) -> pa.DataType:

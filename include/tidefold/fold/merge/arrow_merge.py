@@ -99,8 +99,9 @@ def find(
         last = last.append_column(ORDER, _list_places(last, shape))
     schema, ops = table_schema(shape), last.column("_op")
     keys = last.select(list(shape.key)).cast(pa.schema([schema.field(name) for name in shape.key]))
-    rows = last.filter(pc.equal(ops, UPSERT)).select(schema.names).cast(schema)
-    return Newest(keys, rows, pc.sum(pc.equal(ops, DELETE)).as_py() or 0)
+    deletes = pc.sum(pc.equal(ops, DELETE)).as_py() or 0
+    rows = last.filter(pc.equal(ops, UPSERT)) if deletes else last
+    return Newest(keys, rows.select(schema.names).cast(schema), deletes)
 
 
 def _is_whole(changes: pa.Table, shape: TableSpec) -> bool:

@@ -30,8 +30,8 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.records.accounting import Batch
 from tidefold.sources.records.record_types import field
 
-# Bytes of changes of one landed file that stay in memory.
-SPOOL_MEMORY = 64 << 20
+# Bytes of changes of one landed file that stay in memory; a sort copies them at once.
+SPOOL_MEMORY = 60 << 20
 # Batches of changes that are written at once, each of other key groups.
 _PARTS = 64
 _GROUPED_ROWS = 65_536
