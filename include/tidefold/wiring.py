@@ -13,7 +13,6 @@ from tidefold.config.models.file import CompactionConfig, LocalConfig
 from tidefold.config.models.spark import is_one_process
 from tidefold.domain.paths import PlanPaths
 from tidefold.operations.ground.pipeline import Pipeline, PlanOf, now
-from tidefold.operations.ground.read import require_state
 from tidefold.storage import open_store
 from tidefold.storage.identity import IdentityGuard
 from tidefold.storage.local_copies.copies import open_roots
@@ -54,6 +53,9 @@ def open_plan(pipeline: Pipeline, log: str, version: int | None = None) -> Pipel
     version: of the ledger of the log whose landed files are read again; None: the newest.
     Raises NotFoundError if the log has nothing yet.
     """
+    # It loads pyarrow, and few commands make a plan.
+    from tidefold.operations.ground.read import require_state
+
     state = require_state(pipeline, log) if version is None else pipeline.ledger(log).read_version(version)
     paths = PlanPaths(log, pipeline.log(log).edit)
     beside = open_beside(pipeline.config, log, f"{pipeline.store.address}/{paths.shadow}")
