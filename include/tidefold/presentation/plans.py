@@ -37,7 +37,8 @@ def plan_lines(plan: Plan) -> list[str]:
     for example in plan.examples:
         lines += _describe(example)
     cost = f"{in_units(plan.landed_bytes)} landed bytes read, {in_units(plan.written_bytes)} in {plan.folder}"
-    return [*lines, f"  {'cost':<8} {cost}, {plan.cpu_seconds:.1f} CPU s; the table has {in_units(plan.table_bytes)}"]
+    cost += f", {plan.cpu_seconds:.1f} CPU s of this process; the table has {in_units(plan.table_bytes)}"
+    return [*lines, f"  {'cost':<8} {cost}"]
 
 
 def _count(plan: Plan) -> str:
