@@ -86,21 +86,23 @@ def kill(at: str) -> Iterator[None]:
 class Life:
     """Two logs that get the same files: one is edited, the other one had the edit from the beginning.
 
+    If the edit is undone later, a third one never has it.
+
     story: what happened, for the message of a failure and for counts.
     """
 
     def __init__(self, folder: Path, seed: int, engine: DuckDBEngine) -> None:
         self._r, self._engine, self._number = random.Random(seed), engine, 0
-        self._live, self._undisturbed = folder / "live", folder / "undisturbed"
+        self._live, self._undisturbed, self._former = (folder / name for name in ("live", "undisturbed", "former"))
         self._form = self._r.choice(["csv", "csv", "json"])
         self._before, self._after = (random_shape(self._r, self._form) for _ in range(2))
+        self._is_undone = self._r.random() < 0.2
         self.story: list[str] = []
 
     def play(self) -> list[str]:
         """Plays the life. Raises AssertionError."""
         r = self._r
-        for folder, shape in ((self._live, self._before), (self._undisturbed, self._after)):
-            configure(folder, **shape)
+        self._begin()
         for _ in range(r.randint(1, 3)):
             self._land(self._before)
         if r.random() < 0.2:
@@ -118,8 +120,23 @@ class Life:
         for _ in range(r.randint(1, 2)):
             self._land(self._after)
             self._require_equal()
+        if self._is_undone:
+            self._note("the plan is undone")
+            self._before, self._after, self._undisturbed = self._after, self._before, self._former
+            self._plan()
+            self._apply()
+            self._require_equal()
         call("check", "verify", "orders", "--config", str(self._live / "tidefold.yaml"))
         return self.story
+
+    def _begin(self) -> None:
+        for folder, shape in self._logs(self._before):
+            configure(folder, **shape)
+
+    def _logs(self, shape: dict[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
+        """The logs, each with its configuration; `shape` is that of the one that is edited."""
+        former = [(self._former, self._before)] if self._is_undone else []
+        return [(self._live, shape), (self._undisturbed, self._after), *former]
 
     def _note(self, what: str) -> None:
         self.story.append(what)
@@ -132,13 +149,13 @@ class Life:
             ending = "csv" if self._form == "csv" else "jsonl"
             feed = random_file(r, self._form, whole=self._number < 3)
             name, copied = f"{r.choice('abcdef')}-{self._number}.{ending}", r.random() < 0.15
-            for folder in (self._live, self._undisturbed):
+            for folder, _ in self._logs(shape):
                 land(folder, name, *feed)
                 if copied:  # The bytes of an earlier file, under a name that comes before or after it.
                     earlier = sorted((folder / "landing").iterdir())[0]
                     shutil.copy(earlier, folder / "landing" / f"{'az'[self._number % 2]}-copy-{self._number}.{ending}")
-        for pipeline in (configure(self._live, **shape), configure(self._undisturbed, **self._after)):
-            run(pipeline, f"r{self._number}", self._engine)
+        for folder, its in self._logs(shape):
+            run(configure(folder, **its), f"r{self._number}", self._engine)
 
     def _trim(self) -> None:
         """The log forgets what landed files can show again."""
@@ -206,8 +223,8 @@ class Walk(Life):
                 shape["zone"] = f"{shape['zone'] or 'UTC'}, commit_time: changed"
 
     def play(self) -> list[str]:
-        for folder, shape in ((self._live, self._before), (self._undisturbed, self._after)):
-            configure(folder, **shape)
+        self._is_undone = False
+        self._begin()
         for _ in range(2):
             self._land(self._before)
         former = self._configure()
