@@ -19,6 +19,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run import count_memory
+from tidefold.quality.run.count_memory import Turn
 from tidefold.quality.run.spark_rows import SparkEngine
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def test_vacuum_and_its_like_leave_the_table_as_it_was(pipeline: Pipeline, spark
 def test_the_gate_reads_no_file_whose_counts_it_has(
     pipeline: Pipeline, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda *_: (set(), Turn()))
     materialize(pipeline, ["accounts"], Fold("run-2"), on_spark(spark))
     manifest = read_manifest(pipeline.store, "accounts", pipeline.ledger("accounts").read().snapshots[-1])
     changed = {file.key_groups for file in manifest.shown if file.deletions or not file.carried}

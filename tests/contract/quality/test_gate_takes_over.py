@@ -26,6 +26,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.quality.run import count_memory
+from tidefold.quality.run.count_memory import Turn
 
 VECTORS = CONFIG.replace(
     "buckets: 4\n", "buckets: 4\n    deletion_vectors: true\n    quality: {suite: suite.yaml}\n", 1
@@ -74,7 +75,7 @@ def counts_path(pipeline: Pipeline, snapshot: int) -> str:
 
 
 def test_verdict_page_and_outcome_say_what_was_read(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda *_: (set(), Turn()))
     change_some(pipeline)
     outcome = judged(pipeline, "run-2")
     # Rows 1 and 300. The rows 1 and 2 left: no row of snapshot 1 was bad, so neither of them was.
@@ -128,7 +129,7 @@ def plant_a_row(pipeline: Pipeline) -> None:
 def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set(range(len(shares))))
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, *_: ({*range(len(shares))}, Turn()))
     plant_a_row(pipeline)
     change_some(pipeline)
     outcome = judged(pipeline, "run-2")
@@ -142,7 +143,7 @@ def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
 def test_a_second_try_fails_too_if_the_first_died_while_it_read_all_rows(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set(range(len(shares))))
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, *_: ({*range(len(shares))}, Turn()))
     plant_a_row(pipeline)
     change_some(pipeline)
     with monkeypatch.context() as dying:
@@ -162,7 +163,7 @@ def test_a_second_try_fails_too_if_the_first_died_while_it_read_all_rows(
 
 def test_counts_with_a_changed_digit_are_not_taken_over(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """No turn would have shown it in this gate."""
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda *_: (set(), Turn()))
     path = counts_path(pipeline, 1)
     text = pipeline.store.read(path)
     at = max(at for at, byte in enumerate(text) if byte == ord("0"))

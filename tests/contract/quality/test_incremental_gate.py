@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import duckdb
 import numpy as np
@@ -31,7 +31,7 @@ from tidefold.errors import TidefoldError
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.bucket_counts import bucket_counter
 from tidefold.quality.run.cost import Reuse
-from tidefold.quality.run.count_memory import Counts, decode_counts, encode_counts
+from tidefold.quality.run.count_memory import Counts, Turn, decode_counts, encode_counts
 from tidefold.quality.run.counts import Count
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
@@ -334,12 +334,12 @@ def begin(root: Path, keys: int = 40, value: int = 1, mixed: bool = False) -> Li
 
 @pytest.fixture
 def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda *_: (set(), Turn()))
 
 
 @pytest.fixture
 def all_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set(range(len(shares))))
+    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, *_: ({*range(len(shares))}, Turn()))
 
 
 def destroy(life: Life, *names: str) -> None:
@@ -410,7 +410,13 @@ def test_each_bucket_has_its_turn_whatever_the_ids_of_the_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find, had = count_memory._find_turns, set[int]()
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: had.update(find(shares, turn)) or set())
+
+    def note(*given: Any) -> tuple[set[int], Turn]:
+        turns, turn = find(*given)
+        had.update(turns)
+        return set(), turn
+
+    monkeypatch.setattr(count_memory, "_find_turns", note)
     life = begin(tmp_path)
     for _ in range(20):
         memory = life.memory()

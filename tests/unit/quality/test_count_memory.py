@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidefold.delta.deletion_vectors import deletions
 from tidefold.domain.key_groups import KeyGroups
@@ -22,6 +24,7 @@ from tidefold.quality.run.count_memory import (
     ShareCounts,
     ShareWork,
     StoredCounts,
+    Turn,
     add_counts,
     combine,
     identify,
@@ -45,9 +48,9 @@ def data_file(name: str, first: int = 0, gone: Sequence[int] = (), rows: int = 1
 def plan(before: Sequence[DataFile], now: Sequence[DataFile], duplicates: int = 0) -> ShareWork:
     """Plans one share whose former files had 10 rows, 3 of them bad."""
     counts: Counts = (10, 3)
-    stored = StoredCounts("k", 1, 0, (ShareCounts(tuple((identify(f), counts) for f in before), (duplicates,)),))
+    stored = StoredCounts("k", 1, Turn(), (ShareCounts(tuple((identify(f), counts) for f in before), (duplicates,)),))
     base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
-    [work] = plan_counts([tuple(now)], (stored, base), COUNTS)
+    [work], _ = plan_counts([tuple(now)], (stored, base), COUNTS)
     return work
 
 
@@ -56,7 +59,7 @@ find_turns = count_memory._find_turns
 
 @pytest.fixture(autouse=True)
 def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_memory, "_find_turns", lambda shares, turn: set())
+    monkeypatch.setattr(count_memory, "_find_turns", lambda *_: (set(), Turn()))
 
 
 def test_the_key_names_conditions_values_and_shape() -> None:
@@ -136,9 +139,9 @@ def test_files_that_stayed_have_keys_of_new_rows_only_if_they_had_no_duplicate()
 
 def test_files_of_two_shares_may_have_keys_in_common() -> None:
     before = [data_file("a"), data_file("b", 4)]
-    stored = StoredCounts("k", 1, 0, tuple(ShareCounts(((identify(file), (10, 3)),), (0,)) for file in before))
+    stored = StoredCounts("k", 1, Turn(), tuple(ShareCounts(((identify(file), (10, 3)),), (0,)) for file in before))
     base = Manifest("t", 1, 1, SnapshotKind.INCREMENTAL, None, 0, 1, SHAPE, tuple(before), SourceProgress())
-    [work] = plan_counts([tuple(before)], (stored, base), COUNTS)
+    [work], _ = plan_counts([tuple(before)], (stored, base), COUNTS)
     assert work.clean is None
     assert [one.whole for one in work.files] == [False, False]
 
@@ -180,8 +183,35 @@ def test_a_file_that_was_there_twice_and_is_once() -> None:
     assert work.reads_keys
 
 
-def test_a_twentieth_of_the_buckets_has_its_turn_and_each_once_in_twenty_snapshots() -> None:
-    shares = [[data_file(str(number), 4 * number)] for number in reversed(range(40))]
-    turns = [find_turns(shares, turn) for turn in range(7, 27)]
-    assert {len(one) for one in turns} == {2}
-    assert set().union(*turns) == set(range(40))
+@given(
+    sizes=st.lists(st.integers(1, 3_000_000), min_size=1, max_size=40),
+    growth=st.sampled_from([0.9, 1.0, 1.3]),
+    changed=st.integers(0, 400_000),
+)
+def test_each_bucket_has_its_turn_as_soon_as_its_rows_are_allowed(
+    sizes: list[int], growth: float, changed: int
+) -> None:
+    """Whole buckets, in the order of key groups; also while the table grows or shrinks."""
+    turn, had, allowed, read = Turn(), list[int](), 0, 0
+    while set(had) < set(range(len(sizes))):
+        shares = [[data_file(str(n), 4 * n, rows=size)] for n, size in enumerate(sizes)][::-1]
+        work = ShareWork((FileWork(data_file("new", rows=changed)),))
+        rows = count_memory._allow_rows([work, *(ShareWork((FileWork(f[0], False, (1,)),)) for f in shares)])
+        assert rows == min(-(-(sum(sizes) + changed) // 20), max(200_000, changed))
+        turns, turn = find_turns(shares, turn, rows)
+        here = [len(sizes) - 1 - number for number in turns]
+        had += here
+        allowed, read = allowed + rows, read + sum(sizes[number] for number in here)
+        times = [had.count(number) for number in range(len(sizes))]
+        assert max(times) - min(times) <= 1
+        assert allowed >= read
+        assert allowed - read < 3_000_000
+        sizes = [max(1, min(int(size * growth), 3_000_000)) for size in sizes]
+
+
+def test_a_small_table_is_counted_again_in_twenty_judgements() -> None:
+    shares, turn, had = [[data_file(str(n), 4 * n)] for n in range(4)], Turn(), set[int]()
+    for _ in range(20):
+        turns, turn = find_turns(shares, turn, count_memory._allow_rows([ShareWork((FileWork(shares[0][0]),))] * 4))
+        had |= turns
+    assert had == {0, 1, 2, 3}

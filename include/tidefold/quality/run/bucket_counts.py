@@ -29,7 +29,7 @@ from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.merge.arrow_merge import rows_of
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.cost import Reuse
-from tidefold.quality.run.count_memory import CountMemory, Counts, ShareAnswer, ShareWork
+from tidefold.quality.run.count_memory import CountMemory, Counts, ShareAnswer, ShareWork, Turn
 from tidefold.quality.run.counts import Count, CountRows, not_computed, query_counts
 from tidefold.storage import Store, open_store
 from tidefold.storage.delta_tables import convert_errors, open_table
@@ -290,8 +290,8 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
         recalled = memory.recall(key) if memory and manifest.rows else None
         files = group_files(manifest)
 
-        def run(recalled: count_memory.Recalled | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse]:
-            works = count_memory.plan_counts(files, recalled, of_rows)
+        def run(recalled: count_memory.Recalled | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse, Turn]:
+            works, turn = count_memory.plan_counts(files, recalled, of_rows)
             tasks = _group_shares(works)
             work = BucketCounts(address, manifest.data_folder, manifest.shape, works, of_rows, of_keys)
             answers: dict[int, ShareAnswer] = {}
@@ -300,18 +300,16 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
                     raise answer
                 answers |= zip(numbers, decode_json(answer, tuple[ShareAnswer, ...]), strict=True)
             made = tuple(count_memory.combine(work, answers.get(number)) for number, work in enumerate(works))
-            return made, count_memory.measure_reuse(works, recalled)
+            return made, count_memory.measure_reuse(works, recalled), turn
 
         try:
-            shares, reuse = run(recalled)
+            shares, reuse, turn = run(recalled)
         except count_memory.CountsDifferError as error:
             assert memory is not None
-            recalled = None
-            shares, reuse = run(recalled)
+            shares, reuse, turn = run(None)
             reuse = replace(reuse, snapshot=memory.base, differs=str(error))
         if memory:
             memory.reuse = reuse
-            turn = recalled[0].turn + 1 if recalled else 0
             memory.counts = count_memory.StoredCounts(key, manifest.snapshot, turn, shares)
         rows = count_memory.add_counts(counts for share in shares for _, counts in share.files)
         keys = count_memory.add_counts(share.duplicates for share in shares)

@@ -27,9 +27,10 @@ from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
-# One bucket in so many is counted again in each gate, as a scrub reads a twentieth of the bytes. Each has its turn.
-_TURNS = 20
-_FORMAT = 4
+# Rows that a gate counts again: a part of all, as a scrub reads a twentieth of the bytes; of a large table not more
+# than these or than those that changed, so that the cost follows the change.
+_TURNS, _LEAST_ROWS = 20, 200_000
+_FORMAT = 5
 _LIBRARIES = ("duckdb", "pyarrow")
 # The numbers of some counts, in order.
 Counts = tuple[int, ...]
@@ -56,16 +57,27 @@ class ShareCounts(msgspec.Struct, frozen=True, array_like=True):
     duplicates: Counts
 
 
+class Turn(msgspec.Struct, frozen=True, array_like=True):
+    """Where on the ring of buckets the recount goes on.
+
+    group: of the key groups from here on the first files are next.
+    rows: how many rows judgements were allowed to count again, and did not: whole buckets only.
+    """
+
+    group: int = 0
+    rows: int = 0
+
+
 class StoredCounts(msgspec.Struct, frozen=True):
     """The counts of a snapshot.
 
     key: see `key_of`.
-    turn: how many judgements in a row took counts over; it says which buckets have their turn.
+    turn: of the next judgement.
     """
 
     key: str
     snapshot: int
-    turn: int
+    turn: Turn
     shares: tuple[ShareCounts, ...]
 
 
@@ -149,27 +161,33 @@ class ShareWork:
 
 def plan_counts(
     shares: Sequence[Sequence[DataFile]], recalled: Recalled | None, counts: Sequence[Count]
-) -> tuple[ShareWork, ...]:
-    """Returns what is to be read of each share. `recalled`: of the same counts."""
+) -> tuple[tuple[ShareWork, ...], Turn]:
+    """Returns what is to be read of each share, and the turn of the next judgement. `recalled`: of the same counts."""
     if recalled is None:
-        return tuple(ShareWork(tuple(map(FileWork, files))) for files in shares)
+        return tuple(ShareWork(tuple(map(FileWork, files))) for files in shares), Turn()
     stored, base = recalled
     counted = {id_: (n, counts) for n, share in enumerate(stored.shares) for id_, counts in share.files if id_}
     former = {_name_bytes(f): (f, *counted[identify(f)]) for f in base.shown if identify(f) in counted}
-    turns = _find_turns(shares, stored.turn + 1)
 
-    def plan(number: int, files: Sequence[DataFile]) -> ShareWork:
+    def plan(files: Sequence[DataFile]) -> ShareWork:
         # Equal bytes twice: each of their keys is there twice.
         if len({_name_bytes(file) for file in files}) < len(files) or not all(file.sha256 for file in files):
             return ShareWork(tuple(map(FileWork, files)))
         works = [_plan_file(file, former.get(_name_bytes(file)), counts) for file in files]
         origins = {one.share for one in works if one.share is not None}
         clean = [counts for counts in (stored.shares[n].duplicates for n in origins) if not any(counts)]
-        again = bool(origins) and number in turns
-        asked = tuple(replace(one, whole=one.whole or again) for one in works)
-        return ShareWork(asked, clean[0] if len(origins) == len(clean) == 1 else None, again)
+        return ShareWork(tuple(works), clean[0] if len(origins) == len(clean) == 1 else None)
 
-    return tuple(plan(number, files) for number, files in enumerate(shares))
+    works = tuple(map(plan, shares))
+    turns, turn = _find_turns(shares, stored.turn, _allow_rows(works))
+    return tuple(_read_whole(work) if number in turns else work for number, work in enumerate(works)), turn
+
+
+def _read_whole(work: ShareWork) -> ShareWork:
+    """Returns the work of a share that has its turn: nothing else if no count of it is taken over."""
+    if all(one.before is None for one in work.files):
+        return work
+    return replace(work, files=tuple(replace(one, whole=True) for one in work.files), again=True)
 
 
 def _plan_file(file: DataFile, former: tuple[DataFile, int, Counts] | None, counts: Sequence[Count]) -> FileWork:
@@ -186,10 +204,26 @@ def _plan_file(file: DataFile, former: tuple[DataFile, int, Counts] | None, coun
     return FileWork(file, False, counted, gone, share, implied)
 
 
-def _find_turns(shares: Sequence[Sequence[DataFile]], turn: int) -> set[int]:
-    """Returns the numbers of the shares that are counted again: one in so many, by their order of key groups."""
-    order = sorted(range(len(shares)), key=lambda number: min(file.key_groups.first for file in shares[number]))
-    return {number for place, number in enumerate(order) if (place + turn) % _TURNS == 0}
+def _allow_rows(works: Iterable[ShareWork]) -> int:
+    """Returns how many rows one judgement may count again."""
+    files = [one for work in works for one in work.files]
+    changed = sum(one.file.rows if one.before is None else len(one.gone) for one in files)
+    return min(-(-sum(one.file.rows for one in files) // _TURNS), max(_LEAST_ROWS, changed))
+
+
+def _find_turns(shares: Sequence[Sequence[DataFile]], turn: Turn, allowed: int) -> tuple[set[int], Turn]:
+    """Returns the numbers of the shares that are counted again, and the next turn: each share as soon as its rows are
+    allowed, in the order of key groups.
+    """
+    firsts = [min(file.key_groups.first for file in files) for files in shares]
+    order = sorted(range(len(shares)), key=lambda number: (firsts[number] < turn.group, firsts[number]))
+    turns, rows = set[int](), turn.rows + allowed
+    for number in order:
+        if (size := sum(file.rows for file in shares[number])) > rows:
+            return turns, Turn(firsts[number], rows)
+        turns.add(number)
+        rows -= size
+    return turns, Turn(turn.group)
 
 
 class ShareAnswer(msgspec.Struct, frozen=True, array_like=True):
