@@ -16,6 +16,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.domain.verify.expected_files import ScrubBudget
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import Outcome
@@ -25,6 +26,7 @@ from tidefold.operations.quality.judge import Case, audit, judge
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
+from tidefold.operations.verify.scrub import scrub
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.count_memory import Turn
 
@@ -138,6 +140,33 @@ def test_wrong_stored_counts_fail_the_gate_and_the_next_try_reads_all_rows(
     assert outcome.facts["rows_read"] == 200
     pipeline.ledger("accounts").commit(lambda state: transitions.abort(state, 2, "the counts were wrong"))
     assert judged(pipeline, "run-3").message == "snapshot 3 passed: 6 checks passed"
+
+
+def test_a_share_of_the_files_proves_the_counts_of_its_rows(pipeline: Pipeline) -> None:
+    """A round reads each file once: it finds a wrong count that no gate came to, and a second round finds nothing."""
+    assert scrub(pipeline, "accounts", ScrubBudget(share=1)).status == "whole"
+    path = counts_path(pipeline, 1)
+    plant_a_row(pipeline)
+    outcomes = [scrub(pipeline, "accounts", ScrubBudget(bytes=1))]
+    while outcomes[-1].facts["round_share"] < 1:
+        outcomes.append(scrub(pipeline, "accounts", ScrubBudget(bytes=1)))
+    [wrong] = [one for one in outcomes if one.error_code]
+    assert (wrong.status, wrong.error_code) == ("damaged", "COUNTS_WRONG")
+    assert "took over a wrong count for rows of `k" in wrong.message
+    assert [alarm["file"] for alarm in wrong.facts["alarms"]] == [path]
+    assert not pipeline.store.list(path)
+    change_some(pipeline)
+    assert judged(pipeline, "run-2").message == "snapshot 2 passed: 6 checks passed"
+    assert scrub(pipeline, "accounts", ScrubBudget(share=1)).status == "whole"
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-1], lambda data: b"{}"])
+def test_counts_that_no_gate_takes_over_are_no_alarm(pipeline: Pipeline, spoil: Any) -> None:
+    path = counts_path(pipeline, 1)
+    data = pipeline.store.read(path)
+    pipeline.store.delete([path])
+    pipeline.store.put_if_absent(path, spoil(data))
+    assert scrub(pipeline, "accounts", ScrubBudget(share=1)).status == "whole"
 
 
 def test_a_second_try_fails_too_if_the_first_died_while_it_read_all_rows(

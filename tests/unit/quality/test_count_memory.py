@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date, datetime
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +25,7 @@ from tidefold.quality.run.count_memory import (
     ShareAnswer,
     ShareCounts,
     ShareWork,
+    StoredCount,
     StoredCounts,
     Turn,
     add_counts,
@@ -74,6 +77,26 @@ def test_the_key_names_conditions_values_and_shape() -> None:
     }
     assert len(keys) == 9
     assert key_of([count], SHAPE) in keys
+
+
+def test_what_was_counted_comes_back_with_its_types() -> None:
+    values = (
+        1,
+        -(2**63),
+        1.5,
+        float("inf"),
+        "x",
+        "",
+        True,
+        False,
+        date(2026, 1, 31),
+        datetime(2026, 1, 31, 5, 6, 7, 8),
+    )
+    count = Count("a IN (?)", values, frozenset({"a", "b"}), ("a",))
+    stored = msgspec.json.decode(msgspec.json.encode(StoredCount.of(count)), type=StoredCount)
+    assert repr(stored.count.values) == repr(values)
+    assert key_of([stored.count], SHAPE) == key_of([count], SHAPE)
+    assert stored.count == count
 
 
 def test_a_new_version_of_a_library_has_another_key(monkeypatch: pytest.MonkeyPatch) -> None:

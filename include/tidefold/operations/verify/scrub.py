@@ -7,8 +7,11 @@ manifests and Delta logs, because they name the files that must exist.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+
+from msgspec import DecodeError
 
 from tidefold.config.models.units import find_bytes
 from tidefold.domain.external_snapshot import StorageTier
@@ -16,13 +19,15 @@ from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.domain.verify.expected_files import Damage, FileRole, ProofRecord, ScrubBudget, ScrubChoice, choose_files
 from tidefold.domain.wording import in_units
-from tidefold.errors import CorruptError, InvalidInputError, OutdatedLedgerError
-from tidefold.ledger import Ledger
+from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, OutdatedLedgerError
+from tidefold.ledger import Ledger, read_manifest
 from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.verify import scope
 from tidefold.operations.verify.scope import VerifyDetails
 from tidefold.operations.verify.verify import Telling, Verification, VerifyRequest
+from tidefold.quality.run.bucket_counts import find_wrong_count
+from tidefold.quality.run.count_memory import COUNTS, decode_counts
 
 _MEANS = {
     FileRole.DATA: "the rows of this file are lost for readers of snapshot {ids}, until it is mended",
@@ -119,6 +124,8 @@ def scrub(
     after = verification.record(before)
     warning = scope.write_proof(pipeline.store, log, lambda newest: after)
     scrubbed = _add_set_alarm(pipeline, _describe(outcome, verification, after))
+    for alarm in _find_wrong_counts(verification):
+        scrubbed = _add_alarm(scrubbed, alarm, "COUNTS_WRONG")
     return scope.add_warning(scrubbed, warning) if warning else scrubbed
 
 
@@ -161,8 +168,34 @@ def _add_set_alarm(pipeline: Pipeline, scrubbed: Outcome) -> Outcome:
     if error is None or chosen is None:
         return scrubbed
     means = "readers of the set may get tables that do not belong together"
-    alarm = Alarm(SetPaths(chosen.name).ledger, f"ledger damaged, {error.code}", means, error.hint)
-    alarmed = scope.add_error(scrubbed, CorruptError(error.code, f"ALARM, {alarm}", hint=error.hint))
+    return _add_alarm(
+        scrubbed, Alarm(SetPaths(chosen.name).ledger, f"ledger damaged, {error.code}", means, error.hint), error.code
+    )
+
+
+def _find_wrong_counts(verification: Verification) -> Iterator[Alarm]:
+    """Counts the rows of the buckets whose largest file this run has read, and deletes what a gate stored wrongly.
+
+    A gate counts them again, too, but in a large table only after hundreds of runs.
+    """
+    store, latest, choice = verification.pipeline.store, verification.scope.state.latest, verification.choice
+    if latest is None or choice is None or any(not one.repaired for one in verification.damage):
+        return
+    for entry in store.list(LogPaths(verification.log).quality(latest.id)):
+        if not entry.path.rpartition("/")[2].startswith(COUNTS):
+            continue
+        # The snapshot may have been retired meanwhile. Counts that cannot be read are taken over by no gate.
+        with suppress(NotFoundError, CorruptError, DecodeError):
+            stored = decode_counts(store.read(entry.path))
+            manifest = read_manifest(store, verification.log, latest)
+            if wrong := find_wrong_count(store.address, manifest, stored, choice.names):
+                store.delete([entry.path])
+                means = f"gates took over a wrong count for {wrong}; it was deleted, so the next gate reads all rows"
+                yield Alarm(entry.path, "counts wrong", means, f"`tidefold step quality {verification.log} --again`")
+
+
+def _add_alarm(scrubbed: Outcome, alarm: Alarm, code: str) -> Outcome:
+    alarmed = scope.add_error(scrubbed, CorruptError(code, f"ALARM, {alarm}", hint=alarm.command))
     assert isinstance(alarmed.details, ScrubDetails)
     return replace(alarmed, details=replace(alarmed.details, alarms=[*alarmed.details.alarms, alarm]))
 

@@ -6,7 +6,7 @@ Equal keys lie in one bucket, so duplicates of a key do, too: each task proves t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tidefold.changelog.duckdb_connections import open_database
 from tidefold.changelog.key_group_hash import key_group_sql, quote_name
 from tidefold.changelog.schema import table_schema
-from tidefold.compute.runners import Runner
+from tidefold.compute.runners import Runner, in_process
 from tidefold.delta.deletion_vectors import Places, without_deleted
 from tidefold.delta.published_table import active_files
 from tidefold.domain.log_state import SnapshotKind, TableSpec
@@ -29,7 +29,15 @@ from tidefold.errors import CorruptError, TidefoldError
 from tidefold.fold.merge.arrow_merge import rows_of
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.cost import Reuse
-from tidefold.quality.run.count_memory import CountMemory, Counts, ShareAnswer, ShareWork, Turn
+from tidefold.quality.run.count_memory import (
+    CountMemory,
+    Counts,
+    ShareAnswer,
+    ShareWork,
+    StoredCount,
+    StoredCounts,
+    Turn,
+)
 from tidefold.quality.run.counts import Count, CountRows, not_computed, query_counts
 from tidefold.storage import Store, open_store
 from tidefold.storage.delta_tables import convert_errors, open_table
@@ -292,15 +300,8 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
 
         def run(recalled: count_memory.Recalled | None) -> tuple[tuple[count_memory.ShareCounts, ...], Reuse, Turn]:
             works, turn = count_memory.plan_counts(files, recalled, of_rows)
-            tasks = _group_shares(works)
             work = BucketCounts(address, manifest.data_folder, manifest.shape, works, of_rows, of_keys)
-            answers: dict[int, ShareAnswer] = {}
-            for numbers, answer in zip(tasks, runner(work, [" ".join(map(str, task)) for task in tasks]), strict=True):
-                if isinstance(answer, TidefoldError):
-                    raise answer
-                answers |= zip(numbers, decode_json(answer, tuple[ShareAnswer, ...]), strict=True)
-            made = tuple(count_memory.combine(work, answers.get(number)) for number, work in enumerate(works))
-            return made, count_memory.measure_reuse(works, recalled), turn
+            return _count_shares(work, runner), count_memory.measure_reuse(works, recalled), turn
 
         try:
             shares, reuse, turn = run(recalled)
@@ -310,13 +311,41 @@ def bucket_counter(address: str, manifest: Manifest, runner: Runner, memory: Cou
             reuse = replace(reuse, snapshot=memory.base, differs=str(error))
         if memory:
             memory.reuse = reuse
-            memory.counts = count_memory.StoredCounts(key, manifest.snapshot, turn, shares)
+            asked = tuple(map(StoredCount.of, counts))
+            memory.counts = StoredCounts(key, manifest.snapshot, turn, shares, asked)
         rows = count_memory.add_counts(counts for share in shares for _, counts in share.files)
         keys = count_memory.add_counts(share.duplicates for share in shares)
         answered = dict(zip([*of_rows, *of_keys], [*rows, *keys], strict=True))
         return [answered[one] for one in counts]
 
     return count
+
+
+def find_wrong_count(address: str, manifest: Manifest, stored: StoredCounts, names: Container[str]) -> str:
+    """Counts the shares again whose largest file is named, and returns which stored count is wrong; empty: none is.
+
+    Raises TidefoldError.
+    """
+    counts = [one.count for one in stored.asked]
+    if stored.key != count_memory.key_of(counts, manifest.shape):
+        return ""  # Of another version: no gate takes them over.
+    works = count_memory.plan_recount(group_files(manifest), stored, manifest, names)
+    of_rows, of_keys = (tuple(c for c in counts if bool(c.same) is keys) for keys in (False, True))
+    try:
+        _count_shares(BucketCounts(address, manifest.data_folder, manifest.shape, works, of_rows, of_keys), in_process)
+    except count_memory.CountsDifferError as error:
+        return str(error)
+    return ""
+
+
+def _count_shares(work: BucketCounts, runner: Runner) -> tuple[count_memory.ShareCounts, ...]:
+    tasks = _group_shares(work.shares)
+    answers: dict[int, ShareAnswer] = {}
+    for numbers, answer in zip(tasks, runner(work, [" ".join(map(str, task)) for task in tasks]), strict=True):
+        if isinstance(answer, TidefoldError):
+            raise answer
+        answers |= zip(numbers, decode_json(answer, tuple[ShareAnswer, ...]), strict=True)
+    return tuple(count_memory.combine(one, answers.get(number)) for number, one in enumerate(work.shares))
 
 
 def _group_shares(works: Sequence[ShareWork]) -> list[list[int]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from importlib.metadata import version
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -31,7 +33,14 @@ _log = logging.getLogger(__name__)
 # than these or than those that changed, so that the cost follows the change.
 _TURNS, _LEAST_ROWS = 20, 200_000
 _FORMAT = 5
+# How the name of a file with counts begins.
+COUNTS = "counts-"
 _LIBRARIES = ("duckdb", "pyarrow")
+# How a value of a condition comes back from its text.
+_PARSE: dict[str, Callable[[str], Any]] = {
+    "int": int, "float": float, "str": str, "bool": "True".__eq__, "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+}  # fmt: skip
 # The numbers of some counts, in order.
 Counts = tuple[int, ...]
 
@@ -48,6 +57,25 @@ def key_of(counts: Sequence[Count], shape: TableSpec) -> str:
     """Returns the digest of all that counts depend on, besides the files."""
     made = [_FORMAT, __version__, *map(version, _LIBRARIES), shape, [(c.where, c.values, c.same) for c in counts]]
     return hashlib.sha256(repr(made).encode()).hexdigest()
+
+
+class StoredCount(msgspec.Struct, frozen=True, array_like=True):
+    """A `Count` as stored: its values as texts, each after its kind."""
+
+    where: str
+    values: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...]
+    same: tuple[str, ...]
+
+    @classmethod
+    def of(cls, count: Count) -> StoredCount:
+        values = tuple(zip(count.kinds, map(str, count.values), strict=True))
+        return cls(count.where, values, tuple(sorted(count.columns)), count.same)
+
+    @property
+    def count(self) -> Count:
+        values = tuple(_PARSE[kind](text) for kind, text in self.values)
+        return Count(self.where, values, frozenset(self.columns), self.same)
 
 
 class ShareCounts(msgspec.Struct, frozen=True, array_like=True):
@@ -73,12 +101,14 @@ class StoredCounts(msgspec.Struct, frozen=True):
 
     key: see `key_of`.
     turn: of the next judgement.
+    asked: what was counted.
     """
 
     key: str
     snapshot: int
     turn: Turn
     shares: tuple[ShareCounts, ...]
+    asked: tuple[StoredCount, ...] = ()
 
 
 # The counts of a snapshot with its manifest.
@@ -157,6 +187,15 @@ class ShareWork:
     def reads_keys(self) -> bool:
         """Whether the keys of all files are read. Without new rows, files without duplicates have none."""
         return self.again or bool(self.fresh) or self.clean is None
+
+
+def plan_recount(
+    shares: Sequence[Sequence[DataFile]], stored: StoredCounts, manifest: Manifest, names: Container[str]
+) -> tuple[ShareWork, ...]:
+    """Returns what is to be read to prove the stored counts of a snapshot for shares whose largest file is named."""
+    chosen = [files for files in shares if max(files, key=lambda file: file.bytes).name in names]
+    works, _ = plan_counts(chosen, (stored, manifest), [one.count for one in stored.asked if not one.same])
+    return tuple(map(_read_whole, works))
 
 
 def plan_counts(
@@ -328,4 +367,4 @@ class CountMemory:
             self.store.delete([self._path(self.base, self.counts.key)])
 
     def _path(self, snapshot: int, key: str) -> str:
-        return f"{LogPaths(self.log).quality(snapshot)}/counts-{key[:16]}"
+        return f"{LogPaths(self.log).quality(snapshot)}/{COUNTS}{key[:16]}"
