@@ -28,6 +28,7 @@ CHAINS = {
     "tidefold_restore": ["restore", "quality", "confirm", "abort"],
     "tidefold_restore_set": ["choose", "restore", "quality", "confirm", "abort"],
     "tidefold_backfill": ["as_of", "quality", "confirm", "abort"],
+    "tidefold_plan": ["plan", "apply"],
 }
 # The tasks that may leave something staged: `abort` waits for each, also if a person marks or skips one between them.
 ABORTED = {
@@ -53,6 +54,8 @@ RULES = {
     "tidefold_backfill": dict.fromkeys(["as_of", "quality", "confirm"], "all_done"),
     "tidefold_restore": dict.fromkeys(["restore", "quality", "confirm"], "all_success"),
     "tidefold_restore_set": dict.fromkeys(["choose", "restore", "quality", "confirm"], "all_success"),
+    # Without an edit `plan` is skipped, and nobody is asked.
+    "tidefold_plan": dict.fromkeys(["plan", "apply"], "all_success"),
 }
 
 

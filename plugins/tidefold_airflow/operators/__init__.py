@@ -11,6 +11,7 @@ from tidefold_airflow.operators.confirm import (
     TidefoldListLogsOperator,
     TidefoldTailOperator,
 )
+from tidefold_airflow.operators.plan import TidefoldApplyPlanOperator, TidefoldPlanOperator
 from tidefold_airflow.operators.published import TidefoldPublishedOperator
 from tidefold_airflow.operators.restore import (
     TidefoldRestoreOperator,
@@ -38,6 +39,7 @@ from tidefold_airflow.operators.verify import TidefoldDrillOperator, TidefoldScr
 __all__ = [
     "TidefoldAbortOperator",
     "TidefoldAlarmsOperator",
+    "TidefoldApplyPlanOperator",
     "TidefoldApprovalOperator",
     "TidefoldAsOfOperator",
     "TidefoldAuditOperator",
@@ -49,6 +51,7 @@ __all__ = [
     "TidefoldLocalRetentionOperator",
     "TidefoldLogOperator",
     "TidefoldMaterializeOperator",
+    "TidefoldPlanOperator",
     "TidefoldPublishedOperator",
     "TidefoldQualityOperator",
     "TidefoldRestoreOperator",

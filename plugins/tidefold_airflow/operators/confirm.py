@@ -231,10 +231,7 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
         return find_asked(scope, log)
 
     def _report(self, scope: run_context.TaskScope, outcomes: list[Outcome], context: Context) -> Summary:
-        shown = {o.log: o.snapshot for o in outcomes if not o.error and o.snapshot is not None}
-        published = _find_published(scope, shown)
-        for log, snapshot in published.items():
-            announce(context, asset_in(scope.pipeline.config, log), _describe(log, snapshot, self.config))
+        published = announce_published(scope, outcomes, context, self.config)
         self._lineage = lineage_of(scope.pipeline, published)
         return report(outcomes, context, has_events=bool(published))
 
@@ -246,6 +243,17 @@ class TidefoldConfirmOperator(TidefoldLogOperator):
 def report_page(log: str, snapshot: int, config: str | None) -> str:
     """Returns the address of a stored report."""
     return address(f"{snapshot_path(log, snapshot, config)}/report")
+
+
+def announce_published(
+    scope: run_context.TaskScope, outcomes: Sequence[Outcome], context: Context, config: str | None
+) -> dict[str, Snapshot]:
+    """Adds an event for each table that shows a new snapshot to the task, and returns the snapshots."""
+    shown = {o.log: o.snapshot for o in outcomes if not o.error and o.snapshot is not None}
+    published = _find_published(scope, shown)
+    for log, snapshot in published.items():
+        announce(context, asset_in(scope.pipeline.config, log), _describe(log, snapshot, config))
+    return published
 
 
 def _find_published(scope: run_context.TaskScope, shown: dict[str, int]) -> dict[str, Snapshot]:

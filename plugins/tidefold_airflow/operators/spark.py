@@ -88,9 +88,13 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
         return base.report(outcomes, context)
 
     def _run_step(self, scope: run_context.TaskScope, context: Context) -> list[Outcome]:
+        return self.run_one_step(scope, self._build_step(scope), context)
+
+    def run_one_step(self, scope: run_context.TaskScope, step: AnyStep, context: Context) -> list[Outcome]:
+        """Runs a step without a JVM for the logs that need none, and where the configuration says for the others."""
         from tidefold.spark.dispatch import run_without_spark
 
-        step, address = self._build_step(scope), run_context.find_server(self.connect_conn_id)
+        address = run_context.find_server(self.connect_conn_id)
         way, reason = scope.pipeline.config.spark.choose_scheduled(bool(address))
         self.on_server = way is Scheduled.CONNECT or is_connect(scope.pipeline.config.spark.master)
         self.on_spark = run_context.has_spark(scope, address)

@@ -62,7 +62,8 @@ with _load_later():
 class TidefoldSubmitOperator(SparkSubmitOperator):
     """Runs a step for some logs in one job of spark-submit, where the connection says."""
 
-    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify"]]
+    # The step that it runs; of a plan, several.
+    step: ClassVar[Literal["ingest", "materialize", "quality", "audit", "verify", "plan"]]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(name=f"tidefold-{self.step}", **kwargs)
@@ -74,10 +75,11 @@ class TidefoldSubmitOperator(SparkSubmitOperator):
         from tidefold.spark.submit import job_env, spark_conf
 
         self._require_client()
-        result, config = result_path(scope, context), scope.pipeline.config
-        self.application = str(job_path(self.step))
-        self.application_args = [make_argument(Request(str(config.path), tuple(logs), step, str(result)))]
-        self.conf = {**spark_conf(config, self.step), **(self.conf or {})}
+        result, config, plan = result_path(scope, context), scope.pipeline.config, scope.pipeline.plan_of
+        request = Request(str(config.path), tuple(logs), step, str(result), plan=plan.state.version if plan else None)
+        self.application = str(job_path(step.name))
+        self.application_args = [make_argument(request)]
+        self.conf = {**spark_conf(config, step.name), **(self.conf or {})}
         self.env_vars = {**job_env(config), **(self.env_vars or {})}
         try:
             super().execute(context)

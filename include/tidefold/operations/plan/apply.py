@@ -34,7 +34,7 @@ def apply_plan(beside: Pipeline, log: str, steps: Steps, checksum: str = "") -> 
     assert plan_of is not None
     pipeline, paths, state = plan_of.live, plan_of.paths, plan_of.state
     require_plannable(pipeline, state)
-    plan = _require_made(log, find_plan(pipeline.store, paths))
+    plan = require_made(log, find_plan(pipeline.store, paths))
     run = f"plan-{plan.manifest[:16]}"
     roll_forward(pipeline, log)
     state = pipeline.ledger(log).read()
@@ -59,7 +59,8 @@ def apply_plan(beside: Pipeline, log: str, steps: Steps, checksum: str = "") -> 
     return outcomes
 
 
-def _require_made(log: str, record: PlanRecord | None) -> Plan:
+def require_made(log: str, record: PlanRecord | None) -> Plan:
+    """Returns the plan of a record. Raises NotFoundError if there is none, RefusedError if its gate did not pass."""
     if record is None or record.plan is None:
         raise NotFoundError("PLAN_MISSING", f"`{log}` has no plan of this configuration, or it was interrupted.")
     if not record.plan.passed:
