@@ -51,6 +51,7 @@ import os, sys
 from airflow.dag_processing.dagbag import DagBag
 from tidefold_airflow import preload
 preload.load(preload._OF_FILES)
+preload._read_configuration()
 for path in sys.argv[1:]:
     child = os.fork()
     if not child:
