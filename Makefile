@@ -242,9 +242,9 @@ cluster: install ## A Spark master, two workers, an S3 server (needs Go) and Air
 cluster-land: install ## Land more changes of the sample for `make cluster` (PHASE=phase3)
 	@$(RUN) -m local_cluster land $(PHASE)
 
-.PHONY: page-pictures
-page-pictures: install ## About a minute: the pictures of docs/how-to/watch.md, taken of the page in a real Airflow
-	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m support.page_pictures
+.PHONY: pictures
+pictures: install ## About 3 minutes: the pictures of README and docs, taken of page, graph, question and report in a real Airflow (NAMES='page-log report': only these)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) -m support.pictures $(NAMES)
 
 .PHONY: page-axe
 page-axe: install ## Fetches axe-core by npm into var/axe, and looks at each page with it, light and dark

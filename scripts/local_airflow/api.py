@@ -94,6 +94,10 @@ class AirflowApi:
     def get(self, path: str) -> dict[str, Any]:
         return self.call("GET", path, None)
 
+    def page(self, path: str) -> str:
+        """Returns the HTML of a page of tidefold, by its address below `/tidefold`."""
+        return self._send("GET", f"/tidefold{path}", None, {"Authorization": f"Bearer {self._login()}"}).decode()
+
     def call(self, method: str, path: str, body: Any) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self._login()}"}
         return cast("dict[str, Any]", json.loads(self._send(method, f"/api/v2{path}", body, headers)))

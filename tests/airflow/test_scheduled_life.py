@@ -25,6 +25,7 @@ from support.statsd_mapping import list_queries, map_names, read_query
 from tidefold.domain.commit_times import micros
 from tidefold.domain.log_state import LogState, State
 from tidefold.domain.paths import LogPaths
+from tidefold_airflow.ui.mount import run_path
 
 DAY = timedelta(days=1)
 BACKFILL = "tidefold_backfill"
@@ -176,6 +177,13 @@ def test_a_failing_suite_turns_the_run_red_and_says_why(refused: Refused) -> Non
     assert not snapshot.verdict.passed
     [confirm] = [one for one in refused.run.instances if (one["task_id"], one["map_index"]) == ("confirm", 0)]
     assert confirm["try_number"] == 1
+
+
+def test_the_page_of_a_run_names_its_failed_tasks_once(shop: Shop, first: FirstRun, refused: Refused) -> None:
+    """Of one failed copy of `confirm`, and of nothing when the run was green."""
+    text = shop.airflow.api.page(run_path(MATERIALIZE, refused.run.id))
+    assert "Failed tasks: confirm, published, alarms. Their logs name the errors." in text
+    assert "Failed tasks" not in shop.airflow.api.page(run_path(MATERIALIZE, first.run.id))
 
 
 def test_a_failing_suite_leaves_what_was_there_byte_for_byte(refused: Refused) -> None:

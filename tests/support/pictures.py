@@ -1,10 +1,13 @@
-"""Takes the pictures of watch.md and docs/how-to/run-in-airflow.md: the page, and the graph, in a real Airflow.
+"""Takes the pictures of README and docs from the product of the day: page, graph, question and report.
 
-`make page-pictures` takes all; names as arguments: only these. It needs a Chromium (scripts/install_browser).
+`make pictures` takes all; names as arguments: only these. It needs a Chromium (scripts/install_browser).
+docs/images/made_of.json keeps what each was made of; tests/unit/docs/test_pictures.py fails when that has changed.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import sys
 import tempfile
@@ -16,6 +19,7 @@ from urllib.parse import quote
 
 from playwright.sync_api import Locator, Page
 
+import report_image
 from local_airflow.settings import PROJECT, Request
 from local_airflow.stack import LocalAirflow, down, up
 from support.airflow_shop import wait_for
@@ -23,41 +27,71 @@ from support.browser import chromium, frame_of, logged_in
 from support.page_store import Story, tell
 
 IMAGES = PROJECT / "docs" / "images"
+RECORD = IMAGES / "made_of.json"
+_TEMPLATES = "plugins/tidefold_airflow/ui/templates"
+_FRAME = (f"{_TEMPLATES}/base.html.j2", f"{_TEMPLATES}/parts.html.j2", f"{_TEMPLATES}/style.css")
 _LARGEST = 200_000
 _ASKED = ("awaiting_input", "deferred")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A page, by its address below the mount; `dark`: as somebody sees it whose system is dark."""
+    """A picture of docs/images.
+
+    :param path: The address, below the mount for a page of tidefold.
+    :param made_of: The files that decide how it looks, below the project.
+    :param dark: As somebody sees it whose system is dark.
+    """
 
     name: str
     path: str
+    made_of: tuple[str, ...]
     height: int = 800
     dark: bool = False
 
 
-PICTURES = (
-    Picture("page-logs", "/"),
-    Picture("page-log", "/logs/accounts", 1000),
-    Picture("page-log-dark", "/logs/accounts", 620, dark=True),
-    Picture("page-snapshot", "/logs/accounts/snapshots/4", 1180),
-    Picture("page-retention", "/logs/accounts/retention", 900),
-    Picture("page-quarantine", "/logs/orders/quarantine", 620),
+def _page(name: str, path: str, template: str, height: int = 800, dark: bool = False) -> Picture:
+    return Picture(name, path, (*_FRAME, f"{_TEMPLATES}/{template}.html.j2"), height, dark)
+
+
+PAGES = (
+    _page("page-logs", "/", "logs"),
+    _page("page-log", "/logs/accounts", "log", 1000),
+    _page("page-log-dark", "/logs/accounts", "log", 620, dark=True),
+    _page("page-snapshot", "/logs/accounts/snapshots/4", "snapshot", 1180),
+    _page("page-checks", "/logs/accounts/checks", "checks", 800),
+    _page("page-retention", "/logs/accounts/retention", "retention", 900),
+    _page("page-quarantine", "/logs/orders/quarantine", "quarantine", 620),
 )
-
-# The question about a refused snapshot, on Airflow's own page.
-QUESTION = Picture("question", "", 900)
-
-# The graph of the DAG on Airflow's own page.
+# The question about a refused snapshot, and the graph of the DAG, on Airflow's own pages.
+QUESTION = Picture("question", "", ("plugins/tidefold_airflow/dags/approval.py",), 900)
 GRAPHS = (
-    Picture("graph-light", "/dags/tidefold_materialize", 640),
-    Picture("graph-dark", "/dags/tidefold_materialize", 640, dark=True),
+    Picture("graph-light", "/dags/tidefold_materialize", (), 640),
+    Picture("graph-dark", "/dags/tidefold_materialize", (), 640, dark=True),
 )
+REPORT = Picture("report", "", ("include/tidefold/quality/report/report.html.j2",))
+PICTURES = (*PAGES, *GRAPHS, QUESTION, REPORT)
 
 
 def main() -> None:
-    """Starts Airflow over the pipeline, paused, and visits each page."""
+    """Takes the pictures, and stores what each was made of."""
+    asked = {*sys.argv[1:]} or {one.name for one in PICTURES}
+    if asked & {one.name for one in (*PAGES, *GRAPHS, QUESTION)}:
+        _visit_airflow(asked)
+    if REPORT.name in asked:
+        report_image.main(["", str(IMAGES / f"{REPORT.name}.png")])
+    known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    known |= {one.name: hash_of(one) for one in PICTURES if one.name in asked}
+    RECORD.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def hash_of(picture: Picture) -> str:
+    """Returns the SHA-256 of the files that decide how a picture looks."""
+    return hashlib.sha256(b"".join((PROJECT / name).read_bytes() for name in picture.made_of)).hexdigest()
+
+
+def _visit_airflow(asked: set[str]) -> None:
+    """Starts Airflow over a pipeline, paused, and visits each page."""
     root = Path(tempfile.mkdtemp(prefix="tidefold-pictures-"))
     try:
         (root / "pipeline").mkdir()
@@ -65,8 +99,8 @@ def main() -> None:
         asks = {"TIDEFOLD_APPROVAL_HOURS": "24"}
         paused = Request(root / "airflow", story.root / "tidefold.yaml", "@hourly", paused=True, more=asks)
         with _open_airflow(paused) as airflow:
-            _take(airflow)
-            if QUESTION.name in (sys.argv[1:] or [QUESTION.name]):
+            _take(airflow, asked)
+            if QUESTION.name in asked:
                 _take_question(airflow, story)
     finally:
         shutil.rmtree(root)
@@ -81,11 +115,10 @@ def _open_airflow(request: Request) -> Iterator[LocalAirflow]:
         down(request.root, print)
 
 
-def _take(airflow: LocalAirflow) -> None:
-    IMAGES.mkdir(exist_ok=True)
+def _take(airflow: LocalAirflow, asked: set[str]) -> None:
     api = airflow.api
     for browser in chromium():
-        for picture in (one for one in (*PICTURES, *GRAPHS) if one.name in (sys.argv[1:] or [one.name])):
+        for picture in (one for one in (*PAGES, *GRAPHS) if one.name in asked):
             with logged_in(browser, api.address, api.user, api.password, picture.dark) as page:
                 size = (_shoot_graph if picture in GRAPHS else _shoot)(page, api.address, picture)
             print(f"{picture.name}.png: {size:,} bytes")
