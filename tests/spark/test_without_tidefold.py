@@ -1,10 +1,9 @@
-"""docs/how-to/read.md: the plain PySpark job gives the rows that tidefold publishes from the same landed files."""
+"""docs/examples/merge_job.py, a plain PySpark job, gives the rows that tidefold publishes from the same files."""
 
 from __future__ import annotations
 
 import json
 import random
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.rotates(4, whole=True)
 
-PAGE = (PROJECT / "docs/how-to/read.md").read_text().split("## Maintain a table without tidefold\n")[1]
+JOB = PROJECT / "docs/examples/merge_job.py"
 CONFIG = """\
 version: 1
 store: store
@@ -52,9 +51,8 @@ def make_changes(batch: int) -> list[dict[str, Any]]:
 def test_the_job_gives_the_rows_of_tidefold(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [code] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     job: dict[str, Any] = {"__name__": "merge_job"}
-    exec(code, job)
+    exec(JOB.read_text(), job)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
     (tmp_path / "tidefold.yaml").write_text(CONFIG)
