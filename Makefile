@@ -47,9 +47,10 @@ docs: install ## The documentation site into site/; fails for a dead link
 	PYTHONPATH=include:plugins:scripts .venv/bin/mkdocs build --quiet
 
 .PHONY: wheel
-wheel: install ## Build dist/tidefold-*.whl, the package that users install
+wheel: ## Build dist/tidefold-*.whl, the package that users install; needs only a Python with pip
 	rm -rf dist/tidefold-*
-	.venv/bin/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@if [ -x $(PYTHON) ]; then $(PYTHON) -m build --wheel --no-isolation --outdir dist . >/dev/null; \
+	else python3 -m pip wheel --quiet --no-deps --wheel-dir dist .; fi
 	@ls dist/tidefold-*.whl
 
 wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and the pages below docs/ at 100 columns

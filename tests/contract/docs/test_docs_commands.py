@@ -98,7 +98,7 @@ def test_the_first_commands_of_a_page_run_on_landed_files(
 
 def test_the_files_of_the_first_page_give_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (PROJECT / "README.md").read_text()
-    files = next(block for block in _FENCE.findall(page) if "monday" in block)
+    files = next(block for block in _FENCE.findall(page) if "orders-1.csv" in block)
     columns = [re.split(r" {2,}", line) for line in files.splitlines()]
     for name, *lines in zip(*columns, strict=True):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +111,7 @@ def test_the_files_of_the_first_page_give_its_table(tmp_path: Path, monkeypatch:
     expected = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     shown = [[str(r["id"]), r["status"], str(r["changed"])[:19].replace("T", " "), str(r["_order"])] for r in rows]
     assert sorted(shown) == expected
+    assert "names 1 log: orders" in CliRunner().invoke(app, ["init", "landing/", "-c", "proposal.yaml"]).output
 
 
 ORDERS = """\
