@@ -59,3 +59,10 @@ def test_every_setting_of_a_page_exists() -> None:
     assert len(named) > 20
     # Gauges have such names, too.
     assert {one for one in named if one[1] not in keys and one[0] != "airflow.md"} == set()
+
+
+def test_every_key_of_the_configuration_is_on_its_page() -> None:
+    page = (ROOT / "docs/reference/config.md").read_text()
+    keys = {key for part in json_schema()["$defs"].values() for key in part.get("properties", {})}
+    assert len(keys) > 100
+    assert {key for key in keys if not re.search(rf"[`.>]{key}[`:.]", page)} == {"owner"}, "`owner` is in a mapping"
