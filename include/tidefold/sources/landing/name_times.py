@@ -90,8 +90,12 @@ def _read_day(match: re.Match[str]) -> datetime | None:
 def _place(day: datetime, rest: str, zone: str | None) -> int:
     """Returns the time of a day and of what follows it. What is too large for the unit of the time is unclear."""
     moment, micros, room, spelled = day, 0, _DAYS, None
-    part = next((one for pattern in _CLOCKS if (one := pattern.match(rest))), None)
+    # First, because the digits may also be those of a clock. Far from the date they are no time.
+    part = next((one for one in _EPOCH.finditer(rest) if abs(int(one[1]) - day.timestamp()) < 2 * 86_400), None)
     if part:
+        moment, spelled = datetime.fromtimestamp(int(part[1]), UTC), "Z"
+        micros, room = _fraction(part[2])
+    elif part := next((one for pattern in _CLOCKS if (one := pattern.match(rest))), None):
         hour, _, minute, second, fraction, spelled = part.groups()
         if int(hour) > 23 or int(minute or 0) > 59 or int(second or 0) > 59:
             return _UNCLEAR
@@ -103,9 +107,6 @@ def _place(day: datetime, rest: str, zone: str | None) -> int:
         hours = int(part[1] or part[2])
         hours = hours % 12 + 12 * (part[3].lower() == "pm") if part[3] else hours
         moment, room = moment + timedelta(hours=hours), _HOURS
-    elif (part := _EPOCH.search(rest)) and abs(int(part[1]) - day.timestamp()) < 2 * 86_400:
-        moment, spelled = datetime.fromtimestamp(int(part[1]), UTC), "Z"
-        micros, room = _fraction(part[2])
     counted = _count(rest[: part.start()] + rest[part.end() :] if part else rest)
     if counted >= room:
         return _UNCLEAR

@@ -137,6 +137,8 @@ PAIRS = [
     ("20261101-1100010000", "20261101-1200010000"),  # AWS DMS
     ("20261101-110000999", "20261101-120000456"),  # Qlik
     ("2026_11_01_1793530800000_0", "2026_11_01_1793534400000_0"),  # Airbyte
+    ("o-2026-11-01_1793530800", "o-2026-11-01_1793534400"),  # no clock shows 17:93:53
+    ("o-2027-01-15_1800023400", "o-2027-01-15_180002-1"),  # 14:30, and not 18:00:02
     ("o_2026-11-01_11.00.00", "o_2026-11-01_12.00.00"),
     ("o_20261101T110000456Z", "o_20261101T110000999Z"),
     ("20261101110000456", "20261101110000999"),
@@ -189,7 +191,14 @@ def test_files_of_one_run_count_by_the_numbers_of_their_names(older: str, newer:
         assert values(at) == ["newer"], order
 
 
-@pytest.mark.parametrize("name", ["o-20261101-999999999999", "o-20261101-000061", "o-20261101110000-12345678"])
+# The last one has 16 digits, but is no time near its date.
+NAMES_OF_NO_TIME = [
+    *("o-20261101-999999999999", "o-20261101-000061", "o-20261101110000-12345678"),
+    "o-20261101-1000000000000000",
+]
+
+
+@pytest.mark.parametrize("name", NAMES_OF_NO_TIME)
 def test_digits_after_a_date_that_nothing_reads_are_refused(name: str, tmp_path: Path) -> None:
     at = Landing.make(tmp_path / "at", {"o": f"key: [id]\n{COLUMNS}\norder: file"}, "format: csv")
     at.land(f"{name}.csv", rows("older"))
