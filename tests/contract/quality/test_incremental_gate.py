@@ -32,6 +32,7 @@ from tidefold.quality.run import count_memory
 from tidefold.quality.run.bucket_counts import bucket_counter
 from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import Counts, Turn, decode_counts, encode_counts
+from tidefold.quality.run.count_task import _ShareCounter
 from tidefold.quality.run.counts import Count
 from tidefold.quality.run.expectations import evaluate
 from tidefold.quality.run.spark_rows import SparkRows
@@ -347,6 +348,26 @@ def destroy(life: Life, *names: str) -> None:
     for name in names:
         path = Path(life.store.uri(data_path(LogPaths("t").table, name)))
         path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.usefixtures("no_turns")
+def test_new_files_of_a_task_are_counted_in_one_table(
+    tmp_path: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files with and without rows, keys that are null or new; with a key that is there twice each share is counted."""
+    joint, found = _ShareCounter.count_jointly, []
+    monkeypatch.setattr(_ShareCounter, "count_jointly", lambda *given: found.append(joint(*given)) or found[-1])
+    life = begin(tmp_path)
+    for keys in ([*range(40, 52), None], [3, *range(52, 60)]):
+        new = life.fill([(key, 1 + 9 * ((key or 0) % 2), "x", None) for key in keys], 4)
+        life.files = (*life.files, *new[:-1], new[-1].without({*range(len(new[-1].rows))}))
+        memory = life.memory()
+        manifest, counts = life.judge(memory)
+        assert counts == life.naive(connection)
+        assert len(new) > 2
+        assert len(found[-1]) == (0 if 3 in keys else len(new))
+        memory.keep()
+        life.base = manifest
 
 
 @pytest.mark.usefixtures("no_turns")

@@ -24,9 +24,10 @@ from tidefold.operations.quality.suites import load_configured_suite
 from tidefold.operations.quarantine.next_step import advise_on_refused, has_extracts
 from tidefold.quality.report import verdict_store
 from tidefold.quality.report.result import Circumstances, Findings, HistoryPoint, ValidationResult, conclude, point_of
-from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, check_files
+from tidefold.quality.run.bucket_counts import check_files
 from tidefold.quality.run.cost import Reuse
 from tidefold.quality.run.count_memory import CountMemory
+from tidefold.quality.run.count_task import JUDGE_AGAIN
 from tidefold.quality.run.engine import QualityEngine
 from tidefold.quality.run.gx_import import load
 from tidefold.quality.run.metrics import can_judge

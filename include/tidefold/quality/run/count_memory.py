@@ -184,6 +184,11 @@ class ShareWork:
         return not self.reads_keys and not any(one.unknown for one in self.files)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether only its new files are read in full, and no key is there twice unless a new row has it."""
+        return bool(self.fresh) and self.clean is not None and not (self.again or any(o.unknown for o in self.files))
+
+    @property
     def reads_keys(self) -> bool:
         """Whether the keys of all files are read. Without new rows, files without duplicates have none."""
         return self.again or bool(self.fresh) or self.clean is None

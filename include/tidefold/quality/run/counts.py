@@ -92,6 +92,14 @@ def _query_counts(counts: Sequence[Count], rows: str, query: Query) -> tuple[int
     return tuple(int(numbers[one]) for one in counts)
 
 
+def query_groups(counts: Sequence[Count], rows: str, by: str, query: Query) -> dict[int, tuple[int, ...]]:
+    """Returns counts of single rows for each value of the column `by`."""
+    shown = ", ".join([by, *(f"count(*) FILTER (WHERE {one.where})" for one in counts)])
+    values = [value for one in counts for value in one.values]
+    found = query(f"SELECT {shown} FROM {rows} GROUP BY {by}", values)
+    return {number: tuple(map(int, numbers)) for number, *numbers in found}
+
+
 def query_sample(sample: Sample, rows: str, query: Query) -> list[Any]:
     """Returns some rows of a table that count."""
     where, limit = f"FROM {rows} WHERE {sample.count.where}", f"LIMIT {sample.most}"

@@ -17,12 +17,13 @@ from tidefold.changelog.schema import find_column_type, table_schema
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import EngineName, clip_text
 from tidefold.errors import StorageError, TidefoldError
-from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, file_rows
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
+from tidefold.quality.run.count_task import JUDGE_AGAIN
 from tidefold.quality.run.counts import not_computed, query_counts, query_sample
 from tidefold.quality.run.engine import SqlDialect
 from tidefold.quality.run.expectations import judge_counts
+from tidefold.quality.run.file_rows import file_rows
 from tidefold.quality.suite.check import Types, canonical
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch

@@ -19,12 +19,14 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.wording import EngineName, clip_text
 from tidefold.errors import TidefoldError
-from tidefold.quality.run.bucket_counts import JUDGE_AGAIN, bucket_counter, can_count, file_rows
+from tidefold.quality.run.bucket_counts import bucket_counter, can_count
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
+from tidefold.quality.run.count_task import JUDGE_AGAIN
 from tidefold.quality.run.counts import CountRows
 from tidefold.quality.run.engine import SqlDialect
 from tidefold.quality.run.expectations import judge_counts
+from tidefold.quality.run.file_rows import file_rows
 from tidefold.quality.run.gx_import import load_for_spark
 from tidefold.storage import Store, open_store
 

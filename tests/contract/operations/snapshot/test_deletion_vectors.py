@@ -47,7 +47,7 @@ from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
-from tidefold.quality.run.bucket_counts import file_rows
+from tidefold.quality.run.file_rows import file_rows
 from tidefold.wiring import open_pipeline
 
 Rows = dict[int, str | None]
