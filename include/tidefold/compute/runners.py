@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,22 @@ PARTITIONS_PER_CORE = 4
 _CONNECT_PARTITIONS = 256
 # The tasks of one of Spark's tasks, by their numbers.
 Partition = list[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class _OfCores:
+    """A runner whose cores are known."""
+
+    run: Runner
+    cores: int
+
+    def __call__(self, work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
+        return self.run(work, tasks)
+
+
+def count_cores(runner: Runner) -> int:
+    """Returns how many tasks a runner runs at the same time; 0: not known, or one after the other."""
+    return runner.cores if isinstance(runner, _OfCores) else 0
 
 
 def in_process(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
@@ -102,7 +119,7 @@ def on_spark(spark: SparkSession) -> Runner:
             shared.destroy()
         return [_answer(text) for _, text in sorted(collected)]
 
-    return run
+    return _OfCores(run, spark.sparkContext.defaultParallelism)
 
 
 def find_executors(context: SparkContext) -> frozenset[str]:
@@ -149,13 +166,17 @@ def on_connect(spark: SparkSession) -> Runner:
         answers = zip(*(table.column(name).to_pylist() for name in ("number", "answer")), strict=True)
         return [_answer(text) for _, text in sorted(answers)]
 
-    return run
+    return _OfCores(run, _count_connect_cores(spark))
 
 
 def _count_connect_partitions(spark: SparkSession) -> int:
     """How many tasks Spark gets at most: some for each core if the server is one process."""
+    return min(_CONNECT_PARTITIONS, PARTITIONS_PER_CORE * _count_connect_cores(spark) or _CONNECT_PARTITIONS)
+
+
+def _count_connect_cores(spark: SparkSession) -> int:
     cores = re.fullmatch(r"local\[(\d+)(,\d+)?\]", spark.conf.get("spark.master", "") or "")
-    return min(_CONNECT_PARTITIONS, PARTITIONS_PER_CORE * int(cores[1])) if cores else _CONNECT_PARTITIONS
+    return int(cores[1]) if cores else 0
 
 
 def work_batches(packed: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,10 +9,11 @@ import pytest
 from support.builders import SHAPE
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
 from tidefold.domain.source_progress import StreamPosition
+from tidefold.operations.ingest.parse import find_task_bytes
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.listing import LandedFile
-from tidefold.sources.landing.plan import FilePlan, bins, newest_files, plan_files
+from tidefold.sources.landing.plan import FilePlan, FileTask, bins, newest_files, plan_files
 
 
 def file(start: int, size: int = 100, partition: int = 0, extension: str = "jsonl") -> LandedFile:
@@ -130,3 +131,24 @@ def test_neighbouring_files_share_a_task_up_to_its_size() -> None:
     tasks = plan_files([file(i * 10, size=size) for i, size in enumerate([40, 40, 40, 500, 10])], {}, state()).take
     assert [[t.file.start for t in members] for members in bins(tasks, 100)] == [[0, 10], [20], [30], [40]]
     assert bins([], 100) == []
+
+
+MB = 1_000_000
+LANDED = {"one of 102 MB": [102], "16 of 6 MB": [6] * 16, "32 of 10 MB": [10] * 32, "400 of 10 kB": [0.01] * 400}
+
+
+@pytest.mark.parametrize(
+    ("landed", "tasks"),
+    {
+        # By cores: not known, 1, 2, 4, 16. No file is split.
+        "one of 102 MB": [1, 1, 1, 1, 1],
+        "16 of 6 MB": [2, 2, 4, 8, 16],
+        "32 of 10 MB": [6, 6, 6, 8, 32],
+        "400 of 10 kB": [1, 2, 2, 2, 2],
+    }.items(),
+)
+def test_tasks_by_landed_bytes_and_cores(landed: str, tasks: list[int]) -> None:
+    """Two for each core, as far as there are files for them."""
+    files = [FileTask(file(n, int(size * MB)), int(size * MB)) for n, size in enumerate(LANDED[landed])]
+    weight = sum(one.weight for one in files)
+    assert [len(bins(files, find_task_bytes(weight, cores))) for cores in (0, 1, 2, 4, 16)] == tasks

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from tidefold.changelog import write_intents
-from tidefold.compute.runners import Runner
+from tidefold.compute.runners import Runner, count_cores
 from tidefold.domain.landing_problems import REFUSED, drop_settled
 from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found, changes, schemas_of
 from tidefold.domain.table.table_spec_validation import column_mistakes
@@ -32,7 +32,7 @@ from tidefold.operations.ingest.ingest_outcome import (
     join_outcomes,
 )
 from tidefold.operations.ingest.limit_to_points import limit_to_points
-from tidefold.operations.ingest.parse import IngestRun, parse_round
+from tidefold.operations.ingest.parse import IngestRun, find_task_bytes, parse_round
 from tidefold.operations.ingest.resolve_operations import resolve_operations
 from tidefold.operations.ingest.stages import Accounted, Committed, Failed, Planned, files_to_parse, plan_log
 from tidefold.operations.quarantine.next_step import advise_on_refused, explain_refused_offsets
@@ -163,7 +163,9 @@ def _account(pipeline: Pipeline, this: IngestRun, planned: Sequence[Planned], ru
     logs: list[Accounted | Failed] = [Accounted(one, one.listed.begun, problems=one.listed.problems) for one in planned]
     try:
         while waiting := [one for one in logs if isinstance(one, Accounted) and one.planned.plan.take]:
-            parts = [part for one in waiting for part in files_to_parse(one, this.id)]
+            weight = sum(file.weight for one in waiting for file in one.planned.plan.take)
+            size = find_task_bytes(weight, count_cores(run))
+            parts = [part for one in waiting for part in files_to_parse(one, this.id, size)]
             parsed = parse_round(pipeline, this, parts, [one.listed.intent for one in waiting], run)
             logs = [
                 _attempt(one, partial(account_files, pipeline.store, parsed[one.log])) if one.log in parsed else one

@@ -40,8 +40,8 @@ from tidefold.storage.mirrored_stream import create_duplicating
 from tidefold.typed_json import decode_json
 
 _log = logging.getLogger(__name__)
-# The size of a task, in bytes to parse.
-TASK_BYTES = 64 << 20
+# The most and the least bytes to parse of a task. Between them each core gets so many tasks.
+TASK_BYTES, _LEAST_BYTES, _TASKS_PER_CORE = 64 << 20, 2 << 20, 2
 # Parts below this size share a task and a segment with other logs, so that many small logs make few files.
 _SMALL = 8 << 20
 
@@ -336,6 +336,11 @@ def parse_round(
             if result.error or any(file.quarantine for file in result.files):
                 run.folders.add(part.quarantine)
     return results
+
+
+def find_task_bytes(weight: int, cores: int) -> int:
+    """Returns the bytes to parse of one task of a round. cores: that work for it; 0: not known."""
+    return max(_LEAST_BYTES, min(TASK_BYTES, weight // (_TASKS_PER_CORE * cores))) if cores else TASK_BYTES
 
 
 def _pack(pipeline: Pipeline, run: IngestRun, parts: Sequence[LogFiles]) -> list[ParseTask]:

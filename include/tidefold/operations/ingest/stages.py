@@ -243,8 +243,10 @@ def has_news(pipeline: Pipeline, state: LogState) -> bool:
     return bool(planned.listed.problems or planned.plan.take or planned.plan.problems)
 
 
-def files_to_parse(accounted: Accounted, run: str) -> list[LogFiles]:
-    """Returns the planned files that no earlier round of the run has read, in one part for each task."""
+def files_to_parse(accounted: Accounted, run: str, size: int = TASK_BYTES) -> list[LogFiles]:
+    """Returns the planned files that no earlier round of the run has read, in one part for each task of about `size`
+    bytes.
+    """
     planned, listed = accounted.planned, accounted.listed
     if listed.feed is None:
         return []
@@ -254,6 +256,4 @@ def files_to_parse(accounted: Accounted, run: str) -> list[LogFiles]:
         for task in planned.plan.take
         if task.file.name not in accounted.results
     ]
-    return [
-        LogFiles(listed.log, listed.feed, listed.begun.shape, quarantine, files) for files in bins(tasks, TASK_BYTES)
-    ]
+    return [LogFiles(listed.log, listed.feed, listed.begun.shape, quarantine, files) for files in bins(tasks, size)]
