@@ -118,16 +118,17 @@ def renumber(planned: LogState, like: LogState) -> LogState:
     """
     if like.names is None or like.names.has_offsets:
         return planned
-    numbers, firsts = {entry.name: entry.number for entry in like.landed}, dict[str, int]()
+    former, firsts = {entry.name: entry for entry in like.landed}, dict[str, int]()
     for entry in like.landed:
         firsts.setdefault(entry.run, entry.number)
-    batches = {entry.name: firsts[entry.run] for entry in like.landed}
     names = {entry.sqn: entry.name for entry in planned.landed if entry.sqn is not None}
     change_sets = tuple(
-        replace(c, file=numbers[names[c.sqn]], batch=None if c.batch is None else batches[names[c.sqn]])
-        if c.file is not None
+        replace(c, file=its.number, batch=None if c.batch is None else firsts[its.run])
+        if c.file is not None and (its := former[names[c.sqn]])
         else c
         for c in planned.change_sets
     )
-    landed = tuple(replace(entry, number=numbers[entry.name]) for entry in planned.landed)
+    # Which files came together decides in the next plan, too.
+    taken = ((entry, former[entry.name]) for entry in planned.landed)
+    landed = tuple(replace(e, number=its.number, run=its.run, instant=its.instant) for e, its in taken)
     return replace(planned, landed=landed, change_sets=change_sets, last_file=max(planned.last_file, like.last_file))

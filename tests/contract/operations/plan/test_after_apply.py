@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from support.commands import call, call_json
 from support.effort import THOROUGH, rotate
 from support.plan_lives import WALKS, Walk
-from support.planned import DAY, apply, configure, find_shadow, land, plan, run
+from support.planned import DAY, apply, configure, find_shadow, land, plan, published, require_applied, run
 from tidefold.errors import ConflictError, RefusedError
 from tidefold.operations.ground.numbered_record import write_record
 from tidefold.operations.ground.plan_records import find_plans
@@ -137,6 +137,21 @@ def test_a_plan_of_the_former_lines_undoes_it(log: Path, engine: DuckDBEngine) -
     # Twice is once: the same configuration changes nothing.
     made, _ = plan(configure(log), engine)
     assert not any(made.counts.values())
+
+
+def test_files_that_came_in_one_ingest_are_known_after_a_plan(tmp_path: Path, engine: DuckDBEngine) -> None:
+    """Their first number is the order `file` of their rows, in the next plan too."""
+    shapes = ({"order": "[created, file]"}, {"key": "id, line"}, {"order": "[created, file]"})
+    for number in (1, 2):
+        pipeline = configure(tmp_path, **shapes[0])
+        for line in (1, 2):
+            land(tmp_path, f"{'ba'[number - 1]}{line}.csv", ("U", line, number, "1", DAY % (1, 0), DAY % (1, 0)))
+        run(pipeline, f"r{number}", engine)
+    shown = published(pipeline)
+    for shape in shapes[1:]:
+        plan(configure(tmp_path, **shape), engine)
+        require_applied(configure(tmp_path, **shape), engine)
+    assert published(configure(tmp_path, **shapes[0])) == shown
 
 
 def test_who_needs_the_former_changes_is_named_and_nothing_changes(log: Path, engine: DuckDBEngine) -> None:
