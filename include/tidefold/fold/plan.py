@@ -207,8 +207,8 @@ class FoldPlan:
 
     @cached_property
     def checksums(self) -> int:
-        """Returns a hash of the change sets, to tell them from others with the same numbers."""
-        return hash(tuple(c.location.checksum for c in self.change_sets))
+        """Returns a hash of the change sets and their schemas, to tell them from others with the same numbers."""
+        return hash(tuple((c.location.checksum, c.schema) for c in self.change_sets))
 
     @cached_property
     def _in_way(self) -> tuple[npt.NDArray[np.bool_], ...]:
