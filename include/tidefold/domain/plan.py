@@ -83,6 +83,11 @@ class Plan:
     table_bytes: int
     cpu_seconds: float
 
+    @property
+    def run(self) -> str:
+        """The run that applies exactly this plan."""
+        return f"plan-{self.manifest[:16]}"
+
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:

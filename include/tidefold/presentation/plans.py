@@ -9,9 +9,29 @@ from tidefold.domain.plan import Example, Plan
 from tidefold.domain.wording import count_noun, in_units
 from tidefold.operations.plan.cases import CaseResult
 from tidefold.operations.plan.compare import VERSIONS_ADDED, VERSIONS_REMOVED
+from tidefold.quality.report.page import load_page
 from tidefold.read.task import ADDED, CHANGED, REMOVED
 
 _SHOWN = 20
+
+
+def render_plan(plan: Plan) -> str:
+    """Returns a plan as a page in HTML that stands alone. The same plan gives the same page."""
+    template = load_page("tidefold.presentation", "plan.html.j2", values=_list_values)
+    most = max(plan.values.values(), default=1)
+    return template.render(plan=plan, step=say_next_step(plan), counts=count_differences(plan), most=most)
+
+
+def say_next_step(plan: Plan) -> str:
+    """Returns what a person does with a plan. Only of one that can be applied it names the commands for that."""
+    again = f"then run `tidefold plan {plan.log}` again"
+    if not plan.passed:
+        return f"The gate did not pass these rows: correct the data, the suite or the configuration, {again}."
+    if plan.gone:
+        return f"A landed file is missing: land it again, {again}."
+    if not plan.edits:
+        return "The log has this configuration: there is nothing to apply."
+    return f"`tidefold plan {plan.log} --apply`, or the DAG tidefold_plan, publishes these rows."
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -20,7 +40,7 @@ def plan_lines(plan: Plan) -> list[str]:
     told += [("ingest", plan.ingested), ("gate", plan.gate)]
     told += [("refused", f"{count:,} records of {name}") for name, count in [*plan.refused.items()][:_SHOWN]]
     told.append(("rows", f"{plan.rows[0]:,} before, {plan.rows[1]:,} now"))
-    told += [("", _count(plan))]
+    told += [("", ", ".join(f"{count:,} {kind}" for kind, count in count_differences(plan).items()))]
     if not plan.joined_by and plan.rows[0]:
         told.append(("", "no key is in both tables, so no row has a counterpart"))
     if plan.values:
@@ -41,30 +61,41 @@ def plan_lines(plan: Plan) -> list[str]:
     return [*lines, f"  {'cost':<8} {cost}"]
 
 
-def _count(plan: Plan) -> str:
+def count_differences(plan: Plan) -> dict[str, int]:
+    """Returns how many rows differ, by kind in words; versions only where there are any."""
     kinds = {ADDED: "added", REMOVED: "removed", CHANGED: "changed"}
     kinds |= {VERSIONS_ADDED: "earlier versions added", VERSIONS_REMOVED: "earlier versions removed"}
     always = (ADDED, REMOVED, CHANGED)
-    return ", ".join(f"{plan.counts.get(k, 0):,} {t}" for k, t in kinds.items() if k in always or plan.counts.get(k))
+    return {text: plan.counts.get(kind, 0) for kind, text in kinds.items() if kind in always or plan.counts.get(kind)}
 
 
 def _describe(example: Example) -> Iterator[str]:
     yield f"  {example.change:<8} {_list(example.key)}"
-    before, after = example.before, example.after
-    if before and after:
-        differ = [name for name in after if name in before and str(before[name]) != str(after[name])]
-        yield f"           {', '.join(f'{name}: {before[name]} -> {after[name]}' for name in differ)}"
-    else:
-        row = before or after or {}
-        yield f"           {_list({name: value for name, value in row.items() if name not in example.key})}"
+    told = (f"{name}: {' -> '.join(texts)}" if example.before and example.after else f"{name}={''.join(texts)}"
+            for name, *texts in _list_values(example))  # fmt: skip
+    yield f"           {', '.join(told)}"
     if example.was:
         yield f"           was: {example.was}"
     if example.now:
         yield f"           now: {example.now}"
 
 
+def _list_values(example: Example) -> list[tuple[str, ...]]:
+    """Returns the columns of a row that differ with both values; of a row that one side lacks, all but the key once."""
+    before, after = example.before, example.after
+    if before and after:
+        names = [name for name in after if name in before and str(before[name]) != str(after[name])]
+    else:
+        names = [name for name in before or after or {} if name not in example.key]
+    return [(name, *(_show(side[name]) for side in (before, after) if side)) for name in names]
+
+
+def _show(value: Any) -> str:
+    return "null" if value is None else str(value)
+
+
 def _list(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={'null' if value is None else value}" for name, value in values.items())
+    return ", ".join(f"{name}={_show(value)}" for name, value in values.items())
 
 
 def case_lines(result: CaseResult) -> list[str]:

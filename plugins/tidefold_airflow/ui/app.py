@@ -44,6 +44,7 @@ from tidefold_airflow.ui.views.overview import (
     view_retention,
     view_sets,
 )
+from tidefold_airflow.ui.views.plan import read_plan
 from tidefold_airflow.ui.visible_pipelines import KnownPipeline, Names, VisiblePipelines
 
 T = TypeVar("T")
@@ -236,6 +237,9 @@ class _Pages:
         )
         return responses.document(data)
 
+    async def plan(self, request: Request) -> Response:
+        return responses.document(await self._of_log(request, read_plan))
+
     async def checks(self, request: Request) -> Response:
         view = await self._of_log(request, lambda p, state: compare_over_time(p, state, most=TRACED))
         return responses.page(request, "checks.html.j2", {"log": request.path_params["log"], "view": view})
@@ -280,6 +284,7 @@ def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
         one: pages.log,
         f"{one}/snapshots/{{snapshot}}": pages.snapshot,
         f"{one}/snapshots/{{snapshot}}/report": pages.report,
+        f"{one}/plan": pages.plan,
         f"{one}/checks": pages.checks,
         f"{one}/retention": pages.retention,
         f"{one}/quarantine": pages.quarantine,

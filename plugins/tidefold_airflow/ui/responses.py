@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tidefold.domain.wording import choose_record_noun, escape_control_characters, in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
-from tidefold.quality.report.verdict_store import mark_commands
+from tidefold.quality.report.page import mark_commands
 
 _log = logging.getLogger(__name__)
 

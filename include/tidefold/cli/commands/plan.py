@@ -25,6 +25,7 @@ Cases = Annotated[
     Path | None, typer.Option("--cases", help="Try each case below this folder: NAME/landing and NAME/rows.csv.")
 ]
 Apply = Annotated[bool, typer.Option("--apply", help="Publish the plan: the log goes on as it is configured now.")]
+Report = Annotated[Path | None, typer.Option("--report", help="Also write the plan as one page in HTML to this file.")]
 Examples = Annotated[int, typer.Option("--limit", help="Maximum number of rows to show of each kind.", min=0)]
 
 
@@ -35,6 +36,7 @@ def plan(
     sample: SampleFolder = None,
     expect: Expect = None,
     cases: Cases = None,
+    report: Report = None,
     limit: Examples = 3,
 ) -> int:
     """Show the rows that an edit changes. Test a configuration.
@@ -57,30 +59,41 @@ def plan(
 
     Example: tidefold plan orders
 
+    Example: tidefold plan orders --report plan.html
+
     Example: tidefold plan orders --apply
 
     Example: tidefold plan orders --cases tests/orders
 
     Next: tidefold plan LOG --apply
     """
-    if sum((apply, sample is not None, cases is not None)) > 1 or (expect and not sample):
-        message = "--apply, --sample and --cases exclude each other, and --expect needs --sample."
-        raise InvalidInputError("PLAN_OPTIONS", message, hint="Give --sample with --expect, or --cases, or --apply.")
+    if sum((apply, sample is not None, cases is not None, report is not None)) > 1 or (expect and not sample):
+        message = "--report, --apply, --sample and --cases exclude each other, and --expect needs --sample."
+        hint = "Give --sample with --expect, or --cases, or --apply, or --report."
+        raise InvalidInputError("PLAN_OPTIONS", message, hint=hint)
     if sample is None and cases is None:
-        return _apply_plan(terminal, log) if apply else _plan_log(terminal, log, limit)
+        return _apply_plan(terminal, log) if apply else _plan_log(terminal, log, limit, report)
     return _try_cases(terminal, log, sample, expect, cases)
 
 
-def _plan_log(terminal: Terminal, log: str, limit: int) -> int:
+def _plan_log(terminal: Terminal, log: str, limit: int, report: Path | None) -> int:
     from tidefold.cli.spark_submit import SparkApplication
     from tidefold.operations.plan.plan import make_plan
-    from tidefold.presentation.plans import plan_lines
+    from tidefold.presentation.plans import plan_lines, render_plan
     from tidefold.spark.steps import plan_steps
     from tidefold.wiring import open_plan
 
     beside = open_plan(terminal.pipeline(), log)
     with SparkApplication(terminal, beside) as application:
         made = make_plan(beside, log, plan_steps(application.run_step), limit)
+    if report:
+        try:
+            report.write_text(render_plan(made), encoding="utf-8")
+        except OSError as error:
+            message = f"`{report}` cannot be written: {error.strerror}. The plan itself is stored."
+            raise InvalidInputError(
+                "REPORT_UNWRITABLE", message, hint="Give a file in a folder that exists."
+            ) from error
     code = 0 if made.passed else GateFailedError.exit_code
     terminal.result({"command": terminal.command, "exit_code": code, "plan": asdict(made)}, *plan_lines(made))
     if made.passed and made.edits and not made.gone:  # What lacks a landed file cannot be applied.

@@ -35,7 +35,7 @@ def apply_plan(beside: Pipeline, log: str, steps: Steps, checksum: str = "") -> 
     pipeline, paths, state = plan_of.live, plan_of.paths, plan_of.state
     require_plannable(pipeline, state)
     plan = require_made(log, find_plan(pipeline.store, paths))
-    run = f"plan-{plan.manifest[:16]}"
+    run = plan.run
     roll_forward(pipeline, log)
     state = pipeline.ledger(log).read()
     if (made := find_by_run(state, run)) and made.published:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidefold.domain.log_state import Snapshot, Verdict
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.wording import clip_text, escape_control_characters, in_units
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
+from tidefold.quality.report.page import load_page
 from tidefold.quality.report.result import CheckResult, ValidationResult, point_of
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-    from markupsafe import Markup
-
 _SUMMED = 4
-_CODE = re.compile("`([^`]*)`")
 _TEMPLATE = "report.html.j2"
 # Limits the page, so that a browser opens it at once. verdict.json has all of them.
 _SHOWN = 300
@@ -35,7 +26,8 @@ def render(judgement: ValidationResult) -> str:
     """Returns the whole page as HTML. The same judgement gives the same page."""
     checks = sorted(judgement.checks, key=lambda c: 0 if c.failed else 1 if c.warned else 2)
     points = [*judgement.history, point_of(judgement, "audit" if judgement.audit else "this one")]
-    return _load_template().render(
+    template = load_page("tidefold.quality.report", _TEMPLATE, status=_status, pairs=_pairs, grouped=_group_thousands)
+    return template.render(
         judged=judgement,
         checks=checks[:_SHOWN],
         left_out=max(len(checks) - _SHOWN, 0),
@@ -45,35 +37,6 @@ def render(judgement: ValidationResult) -> str:
         summed=[name for name, _ in points[-1].sums][:_SUMMED],
         most_rows=max(point.rows for point in points) or 1,
     )
-
-
-@cache
-def _load_template() -> Template:
-    # Who reads a verdict needs no pages.
-    from jinja2 import DictLoader, Environment, StrictUndefined
-
-    environment = Environment(
-        # The package may be an archive.
-        loader=DictLoader({_TEMPLATE: (files("tidefold.quality.report") / _TEMPLATE).read_text(encoding="utf-8")}),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["size"] = in_units
-    environment.filters["status"] = _status
-    environment.filters["clip_text"] = clip_text
-    environment.filters["pairs"] = _pairs
-    environment.filters["commands"] = mark_commands
-    environment.filters["grouped"] = _group_thousands
-    return environment.get_template(_TEMPLATE)
-
-
-def mark_commands(text: str) -> Markup:
-    """Renders a sentence of tidefold with the text in backticks as code. Everything is escaped."""
-    from markupsafe import Markup, escape
-
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(escape_control_characters(text)))))
 
 
 def _status(check: CheckResult) -> str:

@@ -42,6 +42,7 @@ from tidefold_airflow.ui.health import (
 )
 from tidefold_airflow.ui.request import LINES, LogPage, LogQuery, Run, read_page
 from tidefold_airflow.ui.responses import hide_unexpected
+from tidefold_airflow.ui.views.plan import PlanView, view_plan
 
 LISTED = 200
 LISTED_FILES = 100
@@ -106,6 +107,7 @@ class LogView:
     state: LogState
     schemas: Sequence[str]
     local: LocalUse | None
+    plan: PlanView | None
     proof_old: bool
     drill_old: bool
 
@@ -129,6 +131,7 @@ def view_log(pipeline: Pipeline, state: LogState) -> LogView:
         state=state,
         schemas=describe_schemas(state)[::-1],
         local=local_use(pipeline),
+        plan=view_plan(pipeline, state),
         proof_old=is_proof_old(status, now()),
         drill_old=is_drill_old(status, now()),
     )
