@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from support.landing import record
+from support.planned import PLAN
 from tidefold.compute.runners import in_process
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.paths import LogPaths, PlanPaths
+from tidefold.domain.plan import PlanRecord
 from tidefold.domain.snapshot import transitions
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.plan_records import record_plan
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.requests import Fold
 from tidefold.operations.restore.export import drill
@@ -134,6 +138,7 @@ def tell(root: Path, text: str = "told", runs: int = 6) -> Story:
     _tellers(story)
     _orders(story)
     _branches(story)
+    add_plan(story)
     return story
 
 
@@ -201,6 +206,21 @@ def _branches(story: Story) -> None:
     story.cycle("branches", 1)
 
 
+def add_plan(story: Story) -> None:
+    """Accounts have a plan of their configuration."""
+    store, paths = story.pipeline.store, PlanPaths("accounts", story.pipeline.log("accounts").edit)
+    told = replace(PLAN.examples[0], key={"id": story.text}, after={"id": 1, "text": story.text}, was=story.text)
+    plan = replace(
+        PLAN,
+        log=paths.log,
+        edit=paths.edit,
+        edits=(f"order: created before, {story.text} now",),
+        gate=story.text,
+        examples=(told,),
+    )
+    record_plan(store, paths, PlanRecord(1, plan.made_at, plan))
+
+
 def spoil(pipeline: Pipeline, log: str, root: Path) -> None:
     """Makes the newest ledger version of a log unreadable."""
     newest = max((root / "store" / LogPaths(log).ledger).iterdir())
@@ -228,4 +248,4 @@ def addresses(pipeline: Pipeline) -> list[str]:
         found += [f"/logs/{log}", f"/logs/{log}/checks", f"/logs/{log}/retention", f"/logs/{log}/quarantine"]
         found += [f"/logs/{log}/snapshots/{s.id}" for s in state.snapshots]
         found += [f"/logs/{log}/snapshots/{s.id}/report" for s in state.snapshots if s.verdict]
-    return found
+    return [*found, "/logs/accounts/plan/report"]

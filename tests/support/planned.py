@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidefold.compute.runners import in_process
-from tidefold.domain.plan import Plan
+from tidefold.domain.plan import ColumnEdits, Example, Plan
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
@@ -28,6 +28,23 @@ HEAD = "version: 1\nstore: store\nspark: {{above: 1GB}}\nsnapshots: {{kind: {kin
 DAY = "2026-11-%02d 0%d:00:00"
 COLUMNS = ("op", "id", "line", "amount", "created", "changed")
 _AGGREGATES = {"id": "max", "line": "sum", "amount": "max", "created": "min", "changed": "max", "op": "min"}
+
+# What a plan may have found.
+PLAN = Plan(
+    log="orders", edit="e" * 12, made_at="2026-11-28T10:00:00+00:00", snapshot=1, manifest="m" * 64, base=3,
+    base_manifest="b" * 64, checksum="c" * 64, edits=("order: created before, changed now",),
+    ingested="taken: took 2 files", gate="passed: 4 checks passed", passed=True, refused={"a.csv": 2},
+    rows=(1200, 1201),
+    counts={"added": 2, "removed": 1, "changed": 1}, values={"text": 1}, joined_by=("id",),
+    columns=ColumnEdits(("new",), (), ("amount: string before, double now",)),
+    examples=(
+        Example("changed", {"id": 1}, {"id": 1, "text": "a", "same": 0}, {"id": 1, "text": None, "same": 0},
+                "upsert of a.csv, row 1", "upsert of b.csv, row 2"),
+        Example("removed", {"id": 2}, {"id": 2, "text": "gone"}, None, "upsert of c.csv", "delete of d.csv"),
+    ),
+    gone=(), lost=0, folder="/store/plans/orders/e/store", landed_bytes=2_000_000, written_bytes=5000, table_bytes=9000,
+    cpu_seconds=0.4,
+)  # fmt: skip
 
 
 def configure(

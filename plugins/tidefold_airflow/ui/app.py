@@ -284,7 +284,7 @@ def _router(pages: _Pages, run_guards: Sequence[Depends]) -> APIRouter:
         one: pages.log,
         f"{one}/snapshots/{{snapshot}}": pages.snapshot,
         f"{one}/snapshots/{{snapshot}}/report": pages.report,
-        f"{one}/plan": pages.plan,
+        f"{one}/plan/report": pages.plan,
         f"{one}/checks": pages.checks,
         f"{one}/retention": pages.retention,
         f"{one}/quarantine": pages.quarantine,

@@ -12,7 +12,7 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from support.page_store import DAG, Story, everything, run_id, tell
+from support.page_store import DAG, Story, add_plan, everything, run_id, tell
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.app import build_app
@@ -36,6 +36,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Story:
     found.land("accounts", range(3))
     found.ingest("accounts")
     found.cycle("accounts", 1)
+    add_plan(found)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import PlanPaths
 from tidefold.domain.plan import Plan
 from tidefold.domain.snapshot.claim import find_by_run
 from tidefold.errors import NotFoundError, TidefoldError
@@ -12,7 +13,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.plan_records import find_plan
 from tidefold.operations.snapshot.switch import require_caught_up
 from tidefold.presentation.plans import count_differences, render_plan, say_next_step
-from tidefold.wiring import open_plan
+from tidefold.wiring import open_beside
 from tidefold_airflow.ui.health import Word
 
 
@@ -33,12 +34,12 @@ class PlanView:
 def view_plan(pipeline: Pipeline, state: LogState) -> PlanView | None:
     """Returns how the plan of the configuration stands; None: there is none, or it is not finished."""
     try:
-        beside = open_plan(pipeline, state.log)
-        plan = _find_plan(beside)
-        planned = beside.ledger(state.log).find() if plan else None
+        if (plan := _find_plan(pipeline, state)) is None:
+            return None
+        # Once the plan is applied, its store is deleted.
+        shadow = f"{pipeline.store.address}/{PlanPaths(plan.log, plan.edit).shadow}"
+        planned = open_beside(pipeline.config, plan.log, shadow).ledger(plan.log).find()
     except TidefoldError:  # The page shows the log all the same.
-        return None
-    if plan is None:
         return None
     word, step = Word("ready", "busy"), say_next_step(plan)
     if (made := find_by_run(state, plan.run)) and made.published:
@@ -55,15 +56,14 @@ def view_plan(pipeline: Pipeline, state: LogState) -> PlanView | None:
     return PlanView(plan, count_differences(plan), word, step)
 
 
-def _find_plan(beside: Pipeline) -> Plan | None:
-    assert beside.plan_of is not None
-    record = find_plan(beside.plan_of.live.store, beside.plan_of.paths)
+def _find_plan(pipeline: Pipeline, state: LogState) -> Plan | None:
+    record = find_plan(pipeline.store, PlanPaths(state.log, pipeline.log(state.log).edit))
     return record.plan if record else None
 
 
 def read_plan(pipeline: Pipeline, state: LogState) -> bytes:
     """Returns the plan as a page that stands alone. Raises NotFoundError."""
-    if (plan := _find_plan(open_plan(pipeline, state.log))) is None:
+    if (plan := _find_plan(pipeline, state)) is None:
         hint = f"`tidefold plan {state.log}`, or the DAG tidefold_plan, makes one."
         raise NotFoundError("PLAN_MISSING", f"`{state.log}` has no plan of this configuration.", hint=hint)
     return render_plan(plan).encode()

@@ -13,27 +13,11 @@ import pytest
 from support.commands import call
 from support.html_tags import Tags
 from support.page_store import HOSTILE, client
-from support.planned import DAY, apply, configure, land, plan, run
-from tidefold.domain.plan import ColumnEdits, Example, Plan
+from support.planned import DAY, PLAN, apply, configure, land, plan, run
+from tidefold.domain.plan import Example
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.presentation.plans import render_plan
 from tidefold.quality.run.duckdb_rows import DuckDBEngine, open_engines
-
-PLAN = Plan(
-    log="orders", edit="e" * 12, made_at="2026-11-28T10:00:00+00:00", snapshot=1, manifest="m" * 64, base=3,
-    base_manifest="b" * 64, checksum="c" * 64, edits=("order: created before, changed now",),
-    ingested="taken: took 2 files", gate="passed: 4 checks passed", passed=True, refused={"a.csv": 2},
-    rows=(1200, 1201),
-    counts={"added": 2, "removed": 1, "changed": 1}, values={"text": 1}, joined_by=("id",),
-    columns=ColumnEdits(("new",), (), ("amount: string before, double now",)),
-    examples=(
-        Example("changed", {"id": 1}, {"id": 1, "text": "a", "same": 0}, {"id": 1, "text": None, "same": 0},
-                "upsert of a.csv, row 1", "upsert of b.csv, row 2"),
-        Example("removed", {"id": 2}, {"id": 2, "text": "gone"}, None, "upsert of c.csv", "delete of d.csv"),
-    ),
-    gone=(), lost=0, folder="/store/plans/orders/e/store", landed_bytes=2_000_000, written_bytes=5000, table_bytes=9000,
-    cpu_seconds=0.4,
-)  # fmt: skip
 
 
 def test_the_report_has_all_of_a_plan() -> None:
@@ -95,14 +79,14 @@ def test_a_page_of_a_log_says_how_the_plan_of_its_configuration_stands(
     land(tmp_path, "c.csv", ("U", 1, 2, "1.5", DAY % (1, 0), DAY % (2, 0)))
     run(made, "r1", engine)
     assert "Plan" not in _see(made)
-    assert client(made).get("/logs/orders/plan").status_code == 404
+    assert client(made).get("/logs/orders/plan/report").status_code == 404
     edited = configure(tmp_path, order="[changed]")
     assert "REPORT_UNWRITABLE" in call("plan", "orders", "--report", "none/plan.html", code=2).output
     call("plan", "orders", "--report", "plan.html")
     assert "order: created before, changed now" in (text := _see(edited))
     assert "ready" in text
     assert "0 added, 0 removed, 1 changed" in text
-    report = client(edited).get("/logs/orders/plan")
+    report = client(edited).get("/logs/orders/plan/report")
     assert report.text == Path("plan.html").read_text()
     assert "sandbox" in report.headers["content-security-policy"]
     assert str(tmp_path) not in report.text + text
