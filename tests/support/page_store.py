@@ -210,14 +210,8 @@ def add_plan(story: Story) -> None:
     """Accounts have a plan of their configuration."""
     store, paths = story.pipeline.store, PlanPaths("accounts", story.pipeline.log("accounts").edit)
     told = replace(PLAN.examples[0], key={"id": story.text}, after={"id": 1, "text": story.text}, was=story.text)
-    plan = replace(
-        PLAN,
-        log=paths.log,
-        edit=paths.edit,
-        edits=(f"order: created before, {story.text} now",),
-        gate=story.text,
-        examples=(told,),
-    )
+    edit = f"order: created before, {story.text} now"
+    plan = replace(PLAN, log=paths.log, edit=paths.edit, edits=(edit,), gate=story.text, examples=(told,))
     record_plan(store, paths, PlanRecord(1, plan.made_at, plan))
 
 
