@@ -281,7 +281,7 @@ def _require_same_log(state: LogState, after: Schema, shape: TableSpec) -> None:
 def _advise_to_plan(log: str) -> str:
     return (
         f"If its landed files still exist, `tidefold plan {log}` shows which rows the new value changes, and `tidefold "
-        f"plan {log} --apply` publishes them."
+        f"plan {log} --apply`, or the DAG tidefold_plan, publishes them."
     )
 
 

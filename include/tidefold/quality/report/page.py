@@ -25,9 +25,9 @@ def load_page(package: str, name: str, **filters: Callable[..., Any]) -> Templat
     from jinja2 import DictLoader, Environment, StrictUndefined
 
     # The package may be an archive.
-    found = ((files(__package__), _FRAME), (files(package), name))
+    templates = ((files(__package__), _FRAME), (files(package), name))
     environment = Environment(
-        loader=DictLoader({file: (folder / file).read_text(encoding="utf-8") for folder, file in found}),
+        loader=DictLoader({file: (folder / file).read_text(encoding="utf-8") for folder, file in templates}),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -34,7 +34,9 @@ def test_a_plan_names_the_change_that_made_a_row_before_and_now(
     land(tmp_path, "a.csv", ("U", 1, 2, "1.5", DAY % (1, 0), DAY % (2, 0)), ("D", 2, 1, "", DAY % (2, 0), DAY % (1, 0)))
     call("run")
     configure(tmp_path, order="[changed]")
-    assert "`tidefold plan orders` shows which rows" in call("run", code=None).output
+    refused = call("run", code=None).output
+    assert "`tidefold plan orders` shows which rows" in refused
+    assert "or the DAG tidefold_plan, publishes them" in refused
     before = read_files(tmp_path)
     done = call("plan", "orders").output
     assert "edit     order: created before, changed now" in done
