@@ -135,7 +135,7 @@ class LogConfig(StrictModel):
         default=table.SchemaEntry(), description="what may change in the columns once the log has data"
     )
     key_groups: int = Field(
-        default=128, ge=1, le=32768, description="number of key groups; fixed for the life of the log"
+        default=128, ge=1, le=32768, description="number of key groups; once the log has data, only a plan changes it"
     )
     buckets: int = Field(default=8, ge=1, le=32768, description="number of data files of the table, at most key_groups")
     deletion_vectors: bool = Field(

@@ -107,7 +107,7 @@ class TableSpec:
     key: names of the key columns; empty: rows have no key.
     columns: the user's columns.
     order: what orders the changes: a connector's positions, `arrival`, `position`, `version` or `columns`.
-    key_groups: number of key groups, fixed for the life of the log.
+    key_groups: number of key groups; once the log has data, only a plan changes it.
     buckets: number of data files of a snapshot.
     order_by: the columns that order the log, if `order` is `columns`.
     merge: how changes of one key become a row.
