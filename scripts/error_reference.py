@@ -15,7 +15,7 @@ TABLE = ROOT / "docs" / "error-codes.toml"
 _SOURCES = ("include/tidefold", "plugins", "jobs")
 _CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|[A-Z]{4,}")
 # Calls that take such texts for something else.
-_OTHER_CALLS = {"get", "first", "pop", "setLogLevel", "getLogger", "Word"}
+_OTHER_CALLS = {"get", "first", "pop", "setLogLevel", "getLogger", "Word", "fromkeys"}
 # Texts in the places of codes that are no codes.
 _NOT_CODES = {"VARCHAR", "BEGIN", "FAIL", "FAILED", "HEAD", "NULL", "WRITE", "TYPE"}
 

@@ -124,7 +124,7 @@ def test_every_cited_promise_is_defined_and_every_promise_has_a_test() -> None:
 def test_every_page_that_a_program_names_exists() -> None:
     files = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
     files += [ROOT / "Makefile", ROOT / "pyproject.toml", error_reference.TABLE]
-    pages = re.compile(r"\bdocs/[\w/-]+\.(?:md|toml|py)\b(?:#[\w-]+)?")
+    pages = re.compile(r"(?<![\w/])docs/[\w/-]+\.(?:md|toml|py)\b(?:#[\w-]+)?")
     named = {(page, path.name) for path in files for page in pages.findall(path.read_text())}
     assert len(named) > 50
     assert [one for one in sorted(named) if leads_nowhere(ROOT / "Makefile", one[0])] == []
