@@ -94,6 +94,8 @@ def test_verdict_page_and_outcome_say_what_was_read(pipeline: Pipeline, monkeypa
 
 
 def test_recount_reads_all_rows(pipeline: Pipeline) -> None:
+    """Also if a stored count is wrong: it is not used."""
+    plant_a_row(pipeline)
     change_some(pipeline)
     outcome = judged(pipeline, "run-2", recount=True)
     assert outcome.message == "snapshot 2 passed: 6 checks passed"
