@@ -34,6 +34,7 @@ _END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, 999000)
 _ROW_GROUP_ROWS = 262_144
 _SAMPLE_ROWS = 8_192
 _CHUNK = 1 << 20
+_PACKED = "DELTA_BINARY_PACKED"
 
 
 @dataclass(slots=True)
@@ -218,7 +219,7 @@ def _writer(
     repeating = _repeating(first)
     if packs:  # Keys that are whole numbers rise: so they take less room, and a third of the time to read.
         keys = [f.name for f in schema if pa.types.is_integer(f.type) and not f.nullable and f.name not in repeating]
-        how["column_encoding"] = dict.fromkeys(keys, "DELTA_BINARY_PACKED")
+        how["column_encoding"] = dict.fromkeys(keys, _PACKED)
     return pq.ParquetWriter(
         sink, schema, compression=compression, write_statistics=bounded, use_dictionary=repeating, **how
     )

@@ -96,8 +96,8 @@ def query_groups(counts: Sequence[Count], rows: str, by: str, query: Query) -> d
     """Returns counts of single rows for each value of the column `by`."""
     shown = ", ".join([by, *(f"count(*) FILTER (WHERE {one.where})" for one in counts)])
     values = [value for one in counts for value in one.values]
-    found = query(f"SELECT {shown} FROM {rows} GROUP BY {by}", values)
-    return {number: tuple(map(int, numbers)) for number, *numbers in found}
+    groups = query(f"SELECT {shown} FROM {rows} GROUP BY {by}", values)
+    return {number: tuple(map(int, numbers)) for number, *numbers in groups}
 
 
 def query_sample(sample: Sample, rows: str, query: Query) -> list[Any]:

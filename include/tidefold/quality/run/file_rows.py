@@ -58,8 +58,8 @@ def _find_live(batches: Iterable[pa.RecordBatch], file: DataFile, keys: pa.Table
     """Yields the rows with one of these keys that are not deleted. The search comes first: it leaves few."""
     gone, start = places(file.deletions), 0
     for batch in batches:
-        found = rows_of(batch, keys)
-        yield batch.take(pa.array(found[~np.isin((found + start).astype(np.uint64), gone)]))
+        numbers = rows_of(batch, keys)
+        yield batch.take(pa.array(numbers[~np.isin((numbers + start).astype(np.uint64), gone)]))
         start += batch.num_rows
 
 
