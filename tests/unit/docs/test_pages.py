@@ -27,6 +27,7 @@ CODE = ("include", "plugins", "jobs", "dags", "scripts", "benchmarks", "tests", 
 _CITED = re.compile(r"(?<![\w.\"'`/])(?:I|C|L|N|S|A|M)[1-9]\d?(?!\w|[.'/]\w)")
 _MAYBE_CITED = re.compile(r"[ICLNSAM][1-9]")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
+_WORD = re.compile(r"\S*\w\S*")
 _FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
@@ -55,8 +56,12 @@ def test_every_link_leads_somewhere() -> None:
     assert [(page_id(page), link) for page, link in inside if leads_nowhere(page, link)] == []
 
 
+def find_navigation() -> set[str]:
+    return set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+
+
 def test_the_navigation_has_every_page_but_those_for_contributors() -> None:
-    navigation = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    navigation = find_navigation()
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if CONTRIBUTORS not in page.parents}
     assert navigation - pages == {"index.md", "explanation/security.md"}, "these stand beside docs/"
     assert pages - navigation == set()
@@ -67,6 +72,15 @@ def test_the_navigation_has_every_page_but_those_for_contributors() -> None:
 def test_the_first_pages_stay_short(name: str, most: int) -> None:
     """A line more? It takes the place of another one."""
     assert len((ROOT / name).read_text().split()) <= most
+
+
+def test_the_pages_of_the_navigation_stay_short() -> None:
+    """Home has a limit of its own, above. A word has a letter or a digit; what the site adds does not count."""
+    beside = {"explanation/security.md": ROOT / "SECURITY.md"}
+    pages = [beside.get(name, DOCS / name) for name in find_navigation() - {"index.md"}]
+    assert len(pages) > 25
+    words = {page_id(page): len(_WORD.findall(page.read_text().replace("|", " "))) for page in pages}
+    assert sum(words.values()) <= 45_000, sorted(words.items(), key=lambda one: -one[1])
 
 
 def test_every_page_for_contributors_is_in_an_index_of_theirs() -> None:
