@@ -90,6 +90,17 @@ test-spark: install ## Real Spark, Delta and Great Expectations
 test-connect: install ## About 5 minutes, not part of `make test`: steps on the server of `tidefold spark start`, and its death in the middle of each
 	$(RUN) -m pytest tests/connect
 
+.PHONY: test-kafka kafka-jars
+test-kafka: kafka-jars ## About a minute: topics of a real broker, which Maven fetches
+	$(RUN) -m pytest tests/kafka
+
+.PHONY: kafka-kills
+kafka-kills: kafka-jars ## About a minute a seed: ingests of a topic, and its broker, are killed at random (SEEDS=6)
+	PYTHONPATH=$(CURDIR)/include:$(CURDIR)/plugins:$(CURDIR)/scripts:$(CURDIR)/tests:$(CURDIR)/lab $(PYTHON) -m kafka $(if $(filter file,$(origin SEEDS)),6,$(SEEDS))
+
+kafka-jars: install ## Fetch the broker of the tests into .jars/kafka (44 MB); does nothing when it is there
+	@test -e .jars/kafka/kafka_2.13-4.3.1.jar || mvn -q -B -f tests/support/kafka-pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.jars/kafka
+
 test-airflow: install ## A real Airflow with its scheduler and a warm Spark
 	$(RUN) -m pytest tests/airflow
 

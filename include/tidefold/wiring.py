@@ -69,9 +69,10 @@ def open_beside(config: Config, log: str, store: str, landing: Path | None = Non
     """
     entry = config.logs[log]
     if landing and entry.source:
-        source = entry.source.model_copy(update={entry.source.place_key: str(landing.absolute())})
+        place = {entry.source.place_key: str(landing.absolute())} | ({"kafka": None} if entry.topic else {})
+        source = entry.source.model_copy(update=place)
         entry = entry.model_copy(update={"source": source})
-        entry.place(log, config.path.parent)
+        entry.place(log, config.path.parent, config.store)
     own: dict[str, Any] = {"store": store, "store_id": None, "sets": {}, "local": LocalConfig()}
     # Its change sets are numbered after they are ingested, and a compaction forgets the number of the file.
     own |= {"logs": {**config.logs, log: entry}, "alarms": None, "compaction": CompactionConfig(change_sets=0)}

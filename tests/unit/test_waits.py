@@ -21,6 +21,7 @@ WAITS = {
     "tests/faults/servers.py": (1, "a server's first answer"),
     "tests/support/airflow_shop.py": (1, "Airflow's state can only be asked for"),
     "tests/support/airflow_stack.py": (1, "Airflow's state can only be asked for"),
+    "tests/support/kafka_broker.py": (1, "the broker's first answer"),
     "tests/support/s3_server.py": (1, "the delay that a test asks the server for"),
 }
 _SLEEP = re.compile(r"\b(?:time|asyncio)\.sleep\(")

@@ -105,6 +105,10 @@ def check_all(document: YamlDocument, base: Path, logs: Mapping[str, LogConfig])
     for log, entry in logs.items():
         # Several logs may read one Delta table, but only one may read a landing folder, or a table of its profile.
         source = entry.source
+        if entry.topic and _scheme_of(document.data.get("store")) not in (*LANDING_SCHEMES, "file"):
+            place = ("logs", log, "source", "kafka")
+            message, hint = "needs a store from which landed files can be read.", "Use a disk, S3, Azure or Google."
+            yield ConfigProblem("KAFKA_STORE", document.line(place), format_place(place), message, hint)
         if source and source.place_key == "path" and not path_mistake(source.place, source.schemes):
             folders.append((("logs", log, "source", "path"), _locate(source.place, base)))
     for (place, folder), (other_place, other) in _find_overlaps(folders):
@@ -177,7 +181,7 @@ def _find_set_folders(entry: SetConfig, base: Path, logs: Mapping[str, LogConfig
         return
     folder = _locate(entry.transactions, base)
     for log, one in logs.items():
-        if one.source and one.source.place_key == "path":
+        if one.source and one.source.place_key == "path" and one.source.place:
             other = _locate(one.source.place, base)
             if folder == other or folder in other.parents or other in folder.parents:
                 message = f"is the same folder as, is inside, or contains `logs.{log}.source.path`."
@@ -212,8 +216,12 @@ def _roots(document: YamlDocument) -> Iterator[tuple[YamlPath, str, tuple[str, .
 
 def _find_store_schemes(address: Any) -> tuple[str, ...]:
     """Returns the schemes that a store may have. Looks for installed packages only if the address needs one."""
-    scheme = urlsplit(address).scheme if isinstance(address, str) else ""
+    scheme = _scheme_of(address)
     return _STORE_SCHEMES if scheme in _STORE_SCHEMES else (*_STORE_SCHEMES, *find_schemes())
+
+
+def _scheme_of(address: Any) -> str:
+    return urlsplit(address).scheme if isinstance(address, str) else ""
 
 
 def _copies_somewhere(document: YamlDocument) -> Iterator[ConfigProblem]:

@@ -152,6 +152,16 @@ class LogPaths(LedgerPaths):
     def quarantine(self) -> str:
         return f"{self.folder}/quarantine"
 
+    @property
+    def landed(self) -> str:
+        """Where the records of a topic land. A drop of the log leaves them, as it leaves other landed files."""
+        return f"landed/{self.log}"
+
+    @property
+    def offsets(self) -> str:
+        """What is known of the topic that lands: its id, its first offsets, and those that have no records."""
+        return f"{self.landed}/_topic"
+
 
 @dataclass(frozen=True, slots=True)
 class SetPaths(LedgerPaths):

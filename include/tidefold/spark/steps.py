@@ -84,10 +84,13 @@ class IngestStep(msgspec.Struct, frozen=True, tag="ingest"):
     limit: ClassVar[int] = 0
 
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[Planned] | Outcome]:
-        # A log without new files is prepared too: it may have problems to report.
+        # A log without new files is prepared too: it may have problems to report. Problems of a topic are known here
+        # alone.
         return [
-            one if isinstance(one, Outcome) else PreparedLog(one.log, one, one.weight if ingest.has_work(one) else 0)
-            for one in ingest.prepare(pipeline, logs)
+            one
+            if isinstance(one, Outcome)
+            else PreparedLog(one.log, one, one.weight if ingest.has_work(one) and not one.is_stopped else 0)
+            for one in ingest.land_and_prepare(pipeline, logs)
         ]
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[Planned]], tell: Tell) -> list[Outcome]:

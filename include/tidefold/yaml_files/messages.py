@@ -42,8 +42,8 @@ def mistake(code: str, message: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError(MISTAKE, "{message}", {"code": code, "message": message, "hint": hint})
 
 
-def mistakes_below(errors: Mapping[tuple[str | int, ...], PydanticCustomError], value: Any) -> ValidationError:
-    """One error for a validator to raise that names several places below its own."""
+def mistakes_below(errors: Mapping[tuple[str | int, ...], PydanticCustomError | str], value: Any) -> ValidationError:
+    """One error for a validator to raise that names several places below its own, by an error or pydantic's word."""
     details = [InitErrorDetails(type=error, loc=place, input=value) for place, error in errors.items()]
     return ValidationError.from_exception_data("value", details)
 

@@ -58,7 +58,7 @@ def open_scope(config: str | None, logs: Ids, context: Context, only: Sequence[s
     if isinstance(logs, str):
         raise InvalidInputError("LOGS_NOT_A_LIST", f"`logs` must be a list, not the text `{logs}`.")
     # A user who may set a parameter of a run must not be able to write anywhere on the worker.
-    pipeline = replace(connect(read_config(config_path(config))), any_target=False, versions={})
+    pipeline = replace(connect(read_config(config_path(config))), any_target=False, versions={}, connections=find_extra)
     chosen = list(logs or only or pipeline.config.logs)
     _require_allowed(chosen, only)
     for log in chosen:
@@ -116,6 +116,16 @@ def find_server(connection: str) -> str:
 
     try:
         return str(SparkConnectHook(connection).get_connection_url())
+    except AirflowNotFoundException:
+        return ""
+
+
+def find_extra(connection: str) -> str:
+    """Returns the extra of a connection, as JSON; empty: Airflow has no such connection, or it has none."""
+    from tidefold_airflow.airflow_versions import BaseHook
+
+    try:
+        return str(BaseHook.get_connection(connection).extra or "")
     except AirflowNotFoundException:
         return ""
 

@@ -9,6 +9,7 @@ Example: tidefold step ingest, then tidefold step materialize, then tidefold ste
 
 from __future__ import annotations
 
+import getpass
 from functools import partial
 from typing import Annotated
 
@@ -33,6 +34,10 @@ from tidefold.cli.terminal import (
 from tidefold.errors import TidefoldError
 
 Own = Annotated[bool, typer.Option("--own", help="Take the logs over: their files come from the configured folders.")]
+AcceptGap = Annotated[
+    str | None,
+    typer.Option(help="Go on without records that a topic no longer has; the reason is kept with your name."),
+]
 Recount = Annotated[bool, typer.Option("--recount", help="Read all rows: use no counts of the snapshot before.")]
 Again = Annotated[bool, typer.Option("--again", help="Judge the newest completed snapshots, and change no verdict.")]
 Reconcile = Annotated[bool, typer.Option("--reconcile", help="Replace what other programs committed to the table.")]
@@ -82,7 +87,7 @@ def run(
     return print_run(terminal, whole)
 
 
-def ingest(terminal: Terminal, logs: Logs = None, own: Own = False) -> int:
+def ingest(terminal: Terminal, logs: Logs = None, own: Own = False, accept_gap: AcceptGap = None) -> int:
     """Ingest new landed files into the changelog.
 
     tidefold ingests each partition strictly in offset order. It quarantines records that it cannot use, with file and
@@ -95,6 +100,7 @@ def ingest(terminal: Terminal, logs: Logs = None, own: Own = False) -> int:
     Next: tidefold step materialize
     """
     from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.ingest.land_topic import accept_gaps
     from tidefold.operations.ingest.owner import take_over
     from tidefold.spark.steps import IngestStep
 
@@ -102,6 +108,9 @@ def ingest(terminal: Terminal, logs: Logs = None, own: Own = False) -> int:
     chosen = choose_logs(pipeline, logs)
     for log in chosen if own else ():
         take_over(pipeline, log)
+    if accept_gap is not None:
+        for log in chosen:
+            accept_gaps(pipeline, log, getpass.getuser(), accept_gap)
     outcomes = run_step(terminal, pipeline, IngestStep(), chosen)
     return print_outcomes(terminal, outcomes, after=f"tidefold step materialize{list_logs(logs)}")
 

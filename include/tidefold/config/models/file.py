@@ -135,6 +135,10 @@ class RetentionConfig(StrictModel):
     scratch_days: int = Field(
         default=7, ge=1, description="days without a change after which `clean` deletes files in scratch folders"
     )
+    landed: Span | None = Field(
+        default=None,
+        description="how long after its ingest `clean` keeps a file that a topic landed: 30d; default: for ever",
+    )
     threads: int = Field(default=1, ge=1, description="threads that delete files of the store")
     report_days: int = Field(
         default=90, ge=1, description="days after which `clean` removes reports and verdicts of ended snapshots"
@@ -240,7 +244,7 @@ class Config(StrictModel):
         """Tells logs and sets their names and the folder of the file."""
         self._path = info.context or Path()
         for name, log in self.logs.items():
-            log.place(name, self._path.parent)
+            log.place(name, self._path.parent, self.store)
         for name, one in self.sets.items():
             one.place(name, self._path.parent)
         return self

@@ -13,11 +13,20 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from tidefold.config.models import table
+from tidefold.config.models.kafka import KafkaEntry
 from tidefold.config.models.sections import AlarmsEntry, locate
-from tidefold.config.models.sources import DebeziumEntry, SourceEntry, StateJsonEntry, list_options, list_reading
+from tidefold.config.models.sources import (
+    DebeziumEntry,
+    LandedEntry,
+    SourceEntry,
+    StateJsonEntry,
+    list_options,
+    list_reading,
+)
 from tidefold.config.models.units import Span
 from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.log_state import Expire
+from tidefold.domain.paths import LogPaths
 from tidefold.domain.table.schema_evolution import Policies
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, Column, Engine, TableSpec
 from tidefold.sources.feed import Feed
@@ -162,10 +171,11 @@ class LogConfig(StrictModel):
     alarms: AlarmsEntry | None = Field(default=None, description="thresholds of this log, instead of those of all logs")
     _id: str = PrivateAttr(default="")
     _folder: Path = PrivateAttr(default=Path())
+    _store: str = PrivateAttr(default="")
 
-    def place(self, name: str, folder: Path) -> None:
-        """Takes over its name in the file, and the folder of the file."""
-        self._id, self._folder = name, folder
+    def place(self, name: str, folder: Path, store: str = "") -> None:
+        """Takes over its name in the file, the folder of the file, and the store, where a topic lands."""
+        self._id, self._folder, self._store = name, folder, store.removeprefix("file://")
 
     @property
     def id(self) -> str:
@@ -179,7 +189,14 @@ class LogConfig(StrictModel):
     @property
     def address(self) -> str:
         """Where its changes come from: an absolute path or an address; empty: a program writes them."""
+        if self.topic:
+            return f"{locate(self._store, self._folder)}/{LogPaths(self._id).landed}"
         return locate(self.source.place, self._folder) if self.source else ""
+
+    @property
+    def topic(self) -> KafkaEntry | None:
+        """The topic that lands in the store before each ingest; None: files land by other means, or nothing lands."""
+        return self.source.kafka if isinstance(self.source, LandedEntry) else None
 
     @property
     def landing(self) -> str | None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import msgspec
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
+from tidefold.config.models.kafka import KafkaEntry, check_place
 from tidefold.config.models.source_values import DateFormat, DateNames, Delimiter, Encoding, TimeFormat, TimeZone
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
 from tidefold.errors import InvalidInputError
@@ -35,7 +36,7 @@ _Record = Annotated[
 ]
 # These decide files, their ends, the order, the time of a change; what a package does with its own is not known.
 _READS_NO_VALUE = {"format", "path", "table", "from_version", "names", "files", "extract", "name", "options"}
-_READS_NO_VALUE |= {"leave_out", "replaced", "connector", "state", "partitions", "metadata", "commit_time"}
+_READS_NO_VALUE |= {"kafka", "leave_out", "replaced", "connector", "state", "partitions", "metadata", "commit_time"}
 # What only `init` and messages have of a profile.
 _SAID_OF_PROFILES = {"title", "has", "lacks", "unsent", "key", "orders"}
 
@@ -48,9 +49,11 @@ class LandedEntry(StrictModel):
     schemes: ClassVar[tuple[str, ...]] = LANDING_SCHEMES
 
     path: Text = Field(
+        default="",
         description="folder of landed files, relative to this file or absolute, s3://bucket/folder, "
-        "gs://bucket/folder, or abfss://container@account.dfs.core.windows.net/folder"
+        "gs://bucket/folder, or abfss://container@account.dfs.core.windows.net/folder",
     )
+    kafka: KafkaEntry | None = Field(default=None, description="topic to read, instead of `path`")
     leave_out: list[Text] = Field(default=[], description="names or patterns of landed files that are left out")
     placeholder: Text = Field(
         default=PLACEHOLDER,
@@ -58,9 +61,14 @@ class LandedEntry(StrictModel):
         "`unavailable.value.placeholder`",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_place(cls, value: Any) -> Any:
+        return check_place(value)
+
     @property
     def place(self) -> str:
-        """The place of the input, as written in the file."""
+        """The place of the input, as written in the file; empty: a topic, which lands in the store."""
         return self.path
 
 
@@ -366,7 +374,7 @@ SourceEntry = Annotated[_Source, Field(discriminator="format"), BeforeValidator(
 
 def list_options(source: _Source, folder: Path = Path()) -> dict[str, Any]:
     """Returns the options that only this format has, as plain values. folder: of the configuration."""
-    options: dict[str, Any] = source.model_dump(mode="json", exclude={"format", source.place_key})
+    options: dict[str, Any] = source.model_dump(mode="json", exclude={"format", "kafka", source.place_key})
     if options.get("extract") is None:
         options.pop("extract", None)
     if options.get("profile"):

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from tidefold.config import Config, LogConfig
+from tidefold.config.models.kafka import KafkaEntry
 from tidefold.domain.log_state import LogState
 from tidefold.domain.snapshot.select_kind import MARKED_SHARE
 from tidefold.domain.wording import count_noun, format_age, in_units
@@ -20,6 +21,7 @@ from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.quality.suites import find_suite_errors
+from tidefold.sources.kafka.client import Topic, read_settings
 from tidefold.sources.landing.folders import folder_at
 from tidefold.storage import Store, open_store
 from tidefold.storage.identity import measure_skew, probe, read_identity, require_identity
@@ -93,12 +95,23 @@ def check_landing(config: Config) -> Iterator[DoctorFinding]:
     """Lists the landing folder of each log that has one: are all files readable regular files? Reads no file."""
     counts: list[int] = []
     for log in config.logs.values():
-        if log.landing:
+        if log.topic:
+            yield _check_topic(log.id, log.topic)
+        elif log.landing:
             yield from _check_folder(log.id, log.landing, counts)
     if counts:
         partly = " (there are more)" if max(counts) > MOST_FILES else ""
         files = count_noun(sum(min(count, MOST_FILES) for count in counts), "file")
         yield DoctorFinding("landing", OK, f"{count_noun(len(counts), 'folder')}, {files} checked{partly}.")
+
+
+def _check_topic(log: str, entry: KafkaEntry) -> DoctorFinding:
+    try:
+        _, reaches = Topic(entry.servers, entry.topic, read_settings(entry.connection)).describe()
+    except TidefoldError as error:
+        return DoctorFinding("landing", FAIL, f"{log}: [{error.code}] {error.message}", error.hint or "")
+    held = f"{count_noun(len(reaches), 'partition')} with {sum(one.end - one.first for one in reaches):,} offsets"
+    return DoctorFinding("landing", OK, f"{log}: topic `{entry.topic}` answers: {held}.")
 
 
 def _check_folder(log: str, address: str, counts: list[int]) -> Iterator[DoctorFinding]:

@@ -31,6 +31,7 @@ from tidefold.operations.ingest.ingest_outcome import (
     format_reasons,
     join_outcomes,
 )
+from tidefold.operations.ingest.land_topic import Landed, land_topics
 from tidefold.operations.ingest.limit_to_points import limit_to_points
 from tidefold.operations.ingest.parse import IngestRun, find_task_bytes, parse_round
 from tidefold.operations.ingest.resolve_operations import resolve_operations
@@ -71,6 +72,20 @@ def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
     return limit_to_points(pipeline, prepared)
 
 
+def land_and_prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
+    """Lands what is new in the topics of the logs, then does what `prepare` does."""
+    landed = land_topics(pipeline, logs)
+    failed = {log: Outcome.of_error(log, one) for log, one in landed.items() if isinstance(one, TidefoldError)}
+    prepared = {one.log: one for one in prepare(pipeline, [log for log in logs if log not in failed])}
+    for log, one in landed.items():
+        planned = prepared.get(log)
+        if isinstance(planned, Planned) and isinstance(one, Landed):
+            listed = replace(planned.listed, problems=(*planned.listed.problems, *one.problems))
+            waits = f"{one.left:,} more offsets of the topic wait for the next run" if one.left else ""
+            prepared[log] = replace(planned, listed=listed, waits="; ".join(filter(None, (planned.waits, waits))))
+    return [failed.get(log) or prepared[log] for log in logs]
+
+
 def _prepare_log(pipeline: Pipeline, log: str) -> Prepared:
     try:
         planned = plan_log(pipeline, log)
@@ -91,8 +106,8 @@ def has_work(prepared: Prepared) -> bool:
 
 
 def ingest(pipeline: Pipeline, logs: Sequence[str], run: Runner) -> list[Outcome]:
-    """Ingests all new files of the logs: `prepare`, then `execute`."""
-    return execute(pipeline, prepare(pipeline, logs), run)
+    """Ingests all new files of the logs: `land_and_prepare`, then `execute`."""
+    return execute(pipeline, land_and_prepare(pipeline, logs), run)
 
 
 def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> list[Outcome]:

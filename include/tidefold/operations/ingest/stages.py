@@ -19,6 +19,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline, find_horizon
 from tidefold.operations.ground.read import ReadRequest, What, plan_from
 from tidefold.operations.ground.schema_update import apply_configured_schema
+from tidefold.operations.ingest.land_topic import has_more
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
 from tidefold.read.plan import ReadPlan
@@ -76,6 +77,11 @@ class Planned:
     def weight(self) -> int:
         """About how many bytes are to be parsed."""
         return sum(task.weight for task in self.plan.take)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a problem stops a partition of its topic."""
+        return any(problem.stops for problem in self.listed.problems)
 
     def with_bound(self, bound: Mapping[str, int | None]) -> Planned:
         """Returns the plan limited to the first records of each file; other files wait."""
@@ -238,7 +244,9 @@ def _require_feed(config: LogConfig, state: LogState, files: Sequence[LandedFile
 
 
 def has_news(pipeline: Pipeline, state: LogState) -> bool:
-    """Whether files landed that the log has not ingested, or that need attention. Writes nothing."""
+    """Whether the log has not ingested all that landed or is in its topic, or needs attention. Writes nothing."""
+    if has_more(pipeline, state):
+        return True
     planned = _plan_landed(pipeline, state)
     return bool(planned.listed.problems or planned.plan.take or planned.plan.problems)
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from tidefold.operations.ground.sweep import LEFTOVERS, delete_hidden, plan_chan
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.publish.publish_set import require_alone
 from tidefold.operations.retention.truncate import SegmentUse, plan_orphans, plan_release
+from tidefold.sources.kafka.landed import list_landed_files
 from tidefold.sources.landing.name_times import natural_order
 from tidefold.storage import Store, StoredObject, count_freed, delete_files
 from tidefold.storage.safe_files import PATTERN, is_owner_alive
@@ -156,7 +158,9 @@ def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
         from tidefold.delta.published_table import find_old_log_files
 
         files = find_old_log_files(pipeline.store, state.log, oldest)
-    return (*files, *find_old_reports(pipeline.store, state, now(), pipeline.config.retention.report_days))
+    keeps = pipeline.config.retention
+    landed = find_old_landed(pipeline.store, state, now(), keeps.landed) if keeps.landed else ()
+    return (*files, *landed, *find_old_reports(pipeline.store, state, now(), keeps.report_days))
 
 
 def _find_given_up(pipeline: Pipeline, state: LogState) -> tuple[Snapshot, ...]:
@@ -185,6 +189,22 @@ def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> 
         return ()
     stored = (entry.path for entry in store.list(f"{LogPaths(state.log).folder}/quality"))
     return tuple(path for path in stored if f"{path.rpartition('/')[0]}/" in folders)
+
+
+def find_old_landed(store: Store, state: LogState, instant: str, span: int) -> Iterator[str]:
+    """Yields files of a topic that were ingested this many microseconds before an instant (ISO 8601).
+
+    The files of a partition that stay have no gap, so that a log that starts again knows what is gone.
+    """
+    limit = datetime.fromisoformat(instant) - timedelta(microseconds=span)
+    taken = {(entry.name, entry.length): entry for entry in state.landed if entry.complete and not entry.quarantined}
+    files = sorted(list_landed_files(store, state.log), key=lambda one: (one[0].partition, one[0].start))
+    for _, members in groupby(files, key=lambda one: one[0].partition):
+        for name, size in list(members)[:-1]:
+            entry = taken.get((str(name), size))
+            if entry is None or not entry.instant or datetime.fromisoformat(entry.instant) >= limit:
+                break
+            yield f"{LogPaths(state.log).landed}/{name}"
 
 
 def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
@@ -272,6 +292,9 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     counted = f"{details.files:,} files, {in_units(details.bytes or 0)}"
     counted += f"; {len(originals):,} files of claimed imports" if originals else ""
     lost = _describe_lost_numbers(state)
+    if landed := list_landed_files(pipeline.store, log):
+        kept = f"{count_noun(len(landed), 'landed file')} of its topic in `{LogPaths(log).landed}`"
+        lost += f"; a new ingest begins with {kept}"
     if plan:
         return Outcome(log, Status.PLANNED, f"would delete {counted}{lost}", details=details)
     _delete(pipeline, state, [file.path for file in shared])

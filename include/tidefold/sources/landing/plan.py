@@ -14,7 +14,7 @@ from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import folder_at, start_in
 from tidefold.sources.landing.listing import LandedFile, sort_by_arrival
 from tidefold.sources.landing.problems import FileProblem, report_changed, report_empty
-from tidefold.sources.landing.streams import BLOCK, CutShortError, DamagedError, ShrunkError
+from tidefold.sources.landing.streams import BLOCK, CutShortError, DamagedError, ShrunkError, is_packed_name
 
 # Two files of a partition overlap if a sink exports a range again, if a file is renamed, or if two producers count
 # from the same beginning. Only the text of a record distinguishes these cases, never its number alone.
@@ -297,7 +297,7 @@ def _earlier(file: LandedFile, landed: Iterable[LandedFileRecord], names: Collec
             name,
             file.root,
             name if name in names else copies.get((entries[-1].checksum, entries[-1].length), ""),
-            name.endswith(".gz"),
+            is_packed_name(name),
             entries[-1].length,
             entries[-1].checksum,
             start_in(name.rpartition("/")[2]),

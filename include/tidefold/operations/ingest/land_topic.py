@@ -1,0 +1,220 @@
+"""Lands the records of a topic in the store, in bounded ranges of offsets, before an ingest takes them as files.
+
+The landing place of a log knows itself how far it has read: by the names of its files, and by marks beside them. A
+range is named by its first offset and written only if no other run wrote it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+
+from tidefold.config.models.kafka import KafkaEntry
+from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import LogPaths
+from tidefold.domain.wording import shorten_reason
+from tidefold.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    RefusedError,
+    StorageError,
+    TidefoldError,
+    wrap_unexpected,
+)
+from tidefold.operations.ground.pipeline import Pipeline, now
+from tidefold.operations.ingest.owner import accept_folder
+from tidefold.sources.kafka.client import START_AGAIN, KafkaRecord, Reach, Topic, make_gap_error, read_settings
+from tidefold.sources.kafka.landed import LandedOffsets
+from tidefold.sources.kafka.lines import make_renderer
+from tidefold.sources.landing.folders import LandedName
+from tidefold.sources.landing.problems import FileProblem
+
+_log = logging.getLogger(__name__)
+_EXTENSION = "jsonl.zst"
+# A file ends after so many offsets or bytes, whichever comes first: a task reads it whole.
+_OFFSETS, _BYTES = 100_000, 64 << 20
+_BEYOND = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What a run landed of a topic. problems: what stops partitions of it. left: how many offsets wait there."""
+
+    problems: tuple[FileProblem, ...] = ()
+    left: int = 0
+
+
+def land_topics(pipeline: Pipeline, logs: Sequence[str]) -> dict[str, Landed | TidefoldError]:
+    """Lands what is new in the topics of these logs. An error of one log does not stop the others."""
+    landed: dict[str, Landed | TidefoldError] = {}
+    for log in logs if pipeline.again is None else ():
+        if topic := pipeline.config.logs[log].topic if log in pipeline.config.logs else None:
+            try:
+                landing = _TopicLanding(pipeline, log, topic)
+                try:
+                    landed[log] = landing.land()
+                except StorageError as error:
+                    if error.code != "KAFKA_UNREADABLE" or not landing.can_go_on():
+                        raise
+                    landed[log] = Landed((_stop(topic.topic, error),))
+            except Exception as error:
+                landed[log] = wrap_unexpected(error)
+    return landed
+
+
+def has_more(pipeline: Pipeline, state: LogState) -> bool:
+    """Whether the topic of a log has records that have not landed, or cannot be read. Writes nothing."""
+    topic = pipeline.log(state.log).topic
+    if topic is None:
+        return False
+    try:
+        return bool(_TopicLanding(pipeline, state.log, topic).count_left())
+    except TidefoldError:
+        return True
+
+
+def accept_gaps(pipeline: Pipeline, log: str, by: str, why: str) -> None:
+    """Gives up the records that the topic of a log no longer has. Raises TidefoldError when there are none."""
+    topic = pipeline.log(log).topic
+    gaps = _TopicLanding(pipeline, log, topic).find_gaps() if topic else []
+    if not gaps or not why.strip():
+        raise InvalidInputError("KAFKA_NO_GAP", f"No record of `{log}` was deleted before it was read, or no reason.")
+    for partition, begin, end in gaps:
+        who = {"by": shorten_reason(by), "why": shorten_reason(why), "at": now()}
+        LandedOffsets(pipeline.store, log).put_mark("given-up", partition, begin, end, content=who)
+
+
+class _TopicLanding:
+    """The landing place of one log, and its topic."""
+
+    def __init__(self, pipeline: Pipeline, log: str, config: KafkaEntry) -> None:
+        self.pipeline, self.log, self.config = pipeline, log, config
+        self.topic = Topic(config.servers, config.topic, read_settings(config.connection, pipeline.connections))
+        self.state = pipeline.ledger(log).peek(pipeline.log(log).shape)
+        self.landed = LandedOffsets.read(pipeline.store, log)
+        self.positions = {one.partition: one.next_offset for one in self.state.positions}
+
+    def land(self) -> Landed:
+        """Raises TidefoldError."""
+        if self.state.stopped:
+            return Landed()
+        accept_folder(self.pipeline, self.state, (), is_needed=True)
+        topic_id, reaches = self._describe()
+        self.pipeline.before_write()
+        if not self.landed.topic_id:
+            self.landed.put_mark("id", topic_id, content={"topic": self.config.topic})
+        problems, left = list[FileProblem](), 0
+        waiting = sum(self._find_range(one)[0] < one.end for one in reaches)
+        share = max(1, self.config.max_records // max(1, waiting))
+        for reach in reaches:
+            self._fill_holes(reach)
+            begin, end = self._find_range(reach)
+            try:
+                left += reach.end - self._land_partition(reach, begin, min(end, begin + share))
+            except TidefoldError as error:
+                problems.append(_stop(f"{self.config.topic} partition {reach.partition}", error))
+                if isinstance(error, StorageError):
+                    break  # Each partition would wait as long for the broker.
+        return Landed(tuple(problems), left)
+
+    def _fill_holes(self, reach: Reach) -> None:
+        """Lands all that the log needs before what has landed. Raises TidefoldError: else an ingest would pass it."""
+        begin, end = self._find_range(reach)
+        while begin < end < reach.end:
+            self._land_partition(reach, begin, end)
+            self.landed = LandedOffsets.read(self.pipeline.store, self.log)
+            begin, end = self._find_range(reach)
+
+    def can_go_on(self) -> bool:
+        """Whether something has landed, and nothing is missing before it: then it can be ingested without the topic."""
+        marked = [Reach(partition, first, _BEYOND) for partition, first in self.landed.first.items()]
+        return bool(marked) and all(self._find_range(one)[1] == _BEYOND for one in marked)
+
+    def count_left(self) -> int:
+        """Returns how many offsets have not landed."""
+        return sum(max(0, one.end - self._find_range(one)[0]) for one in self._describe()[1])
+
+    def find_gaps(self) -> list[tuple[int, int, int]]:
+        """Returns partition, begin and end of what the topic no longer has and the log needs."""
+        ranges = [(one, self._find_range(one)[0]) for one in self._describe()[1]]
+        return [(one.partition, begin, one.first) for one, begin in ranges if begin < one.first]
+
+    def _describe(self) -> tuple[str, list[Reach]]:
+        """Raises RefusedError if the topic is another one than before."""
+        topic_id, reaches = self.topic.describe()
+        former = next((one.topic for one in self.state.positions if one.topic != self.config.topic), "")
+        lost = self.landed.first.keys() - {one.partition for one in reaches}
+        behind = next((one for one in reaches if self._find_range(one)[0] > one.end), None)
+        why = (
+            f"it has the id {topic_id}, and had {self.landed.topic_id}"
+            if self.landed.topic_id not in ("", topic_id)
+            else ""
+        )
+        why = why or (f"the log has read `{former}`" if former else "")
+        why = why or (f"partition {min(lost)} is gone" if lost else "")
+        why = why or (f"partition {behind.partition} ends before the offsets that were read" if behind else "")
+        if why:
+            message = f"Topic `{self.config.topic}` was replaced: {why}. Its offsets mean other records."
+            raise RefusedError("KAFKA_TOPIC_REPLACED", message, hint=START_AGAIN)
+        return topic_id, reaches
+
+    def _find_range(self, reach: Reach) -> tuple[int, int]:
+        """Returns the next offsets [begin, end) to read of a partition."""
+        covered = self.landed.list_covered(reach.partition, self.state)
+        begin = self.positions.get(reach.partition, self.landed.first.get(reach.partition, reach.first))
+        for start, end in covered:
+            begin = end if start <= begin < end else begin
+        return begin, min((start for start, _ in covered if start > begin), default=reach.end)
+
+    def _land_partition(self, reach: Reach, begin: int, end: int) -> int:
+        """Lands the records at [begin, end), and returns how far it came."""
+        self._mark_begin(reach.partition, begin)
+        if begin < reach.first:
+            raise make_gap_error(self.config.topic, reach.partition, begin, reach.first)
+        if begin >= end:
+            return begin
+        records = self.topic.read(reach.partition, begin, end)
+        while (first := next(records, None)) is not None:
+            data, last = self._pack(reach.partition, chain([first], records), begin)
+            name = LandedName(self.config.topic, reach.partition, begin, _EXTENSION)
+            try:
+                self.pipeline.store.put_if_absent(f"{LogPaths(self.log).landed}/{name}", data)
+            except AlreadyExistsError:
+                return begin  # Another run lands these.
+            begin = last + 1
+            _log.info("%s: %s landed, up to offset %d of %d", self.log, name, begin, reach.end)
+        if begin < end:
+            self.landed.put_empty(reach.partition, begin, end)
+        return end
+
+    def _mark_begin(self, partition: int, begin: int) -> None:
+        """Notes what the log got from other files: without its ledger, it needs these offsets again."""
+        ends = [end for _, end in self.landed.list_covered(partition, self.state)]
+        if partition not in self.landed.first:
+            taken = (one.first_offset for one in self.state.landed if one.partition == partition and one.next_offset)
+            self.landed.put_mark("first", partition, min([begin, *taken]))
+        elif ends and max(ends) < begin:
+            self.landed.put_mark("hole", partition, max(ends), begin)
+
+    def _pack(self, partition: int, records: Iterator[KafkaRecord], begin: int) -> tuple[bytes, int]:
+        """Returns one file of the next records, and the offset of its last one."""
+        render, size, last = make_renderer(self.config.topic, partition), 0, begin
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as stream:
+            for record in records:
+                line = render(record)
+                stream.write(line)
+                size, last = size + len(line), record.offset()
+                if size >= _BYTES or last - begin >= _OFFSETS - 1:
+                    break
+        return sink.getvalue().to_pybytes(), last
+
+
+def _stop(place: str, error: TidefoldError) -> FileProblem:
+    """A problem that ends a run with an error, whatever the policy for files; what has landed is ingested."""
+    passing = isinstance(error, StorageError)
+    return FileProblem(place, error.code, error.message, error.hint or "", passing=passing, stops=True)

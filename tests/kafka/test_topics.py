@@ -1,0 +1,306 @@
+"""What a topic can do between two runs: offsets without records, deleted records, another topic, a dead broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from support.commands import attempt, call
+from support.kafka_broker import KafkaBroker
+from support.kafka_logs import TopicLog, dump
+from tidefold.operations.doctor.pipeline_checks import check_landing
+from tidefold.operations.ingest.land_topic import land_topics
+from tidefold.operations.ingest.stages import has_news
+from tidefold.sources.kafka.client import KafkaRecord, Topic
+from tidefold.wiring import open_pipeline
+
+
+@pytest.fixture
+def log(broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopicLog:
+    monkeypatch.chdir(tmp_path)
+    made = TopicLog(broker, tmp_path)
+    broker.create(made.topic)
+    made.configure()
+    return made
+
+
+def _ingest(*words: str) -> str:
+    return call("step", "ingest", *words).output
+
+
+def _fail(*words: str) -> str:
+    done = attempt(*(words or ("step", "ingest")))
+    assert done.exit_code
+    return done.output
+
+
+def test_files_then_the_topic_then_files(log: TopicLog) -> None:
+    landing = log.folder / "landing"
+    landing.mkdir()
+    lines = [
+        {"topic": log.topic, "partition": 0, "offset": i, "key": {"id": i}, "value": {"id": i, "text": "a"}}
+        for i in range(9)
+    ]
+
+    def land(begin: int, end: int) -> None:
+        file = landing / f"{log.topic}+0+{begin:010d}.jsonl"
+        file.write_bytes(b"".join((dump(line) or b"") + b"\n" for line in lines[begin:end]))
+
+    log.configure(source="path: landing")
+    land(0, 3)
+    call("run")
+    log.send(range(6))
+    log.configure()
+    assert "LOG_OWNED" in _fail()
+    assert log.list_landed() == []
+    call("step", "ingest", "--own")
+    assert log.list_landed() == [f"{log.topic}+0+0000000003.jsonl.zst"]
+    log.configure(source="path: landing")
+    land(6, 9)
+    call("step", "ingest", "--own")
+    call("run")
+    assert log.read_rows() == dict.fromkeys(range(9), "a")
+    log.send(range(6, 12))
+    log.configure()
+    call("step", "ingest", "--own")
+    assert log.list_landed()[1:] == [f"{log.topic}+0+0000000009.jsonl.zst"]
+    assert "hole+0+6+9" in log.list_marks()
+    # Without its ledger, the log needs what came from other files, too.
+    call("retain", "drop", "items", "--yes")
+    call("run")
+    assert log.read_rows() == dict.fromkeys(range(12), "a")
+
+
+def test_offsets_without_records(log: TopicLog) -> None:
+    log.send_transaction(range(5), commits=False)
+    assert "nothing new" in _ingest()
+    assert "empty+0+0+6" in log.list_marks()
+    log.send_transaction(range(3), commits=True)
+    log.send_transaction(range(3, 5), commits=False)
+    call("run")
+    assert log.read_rows() == dict.fromkeys(range(3), "t")
+    _ingest()
+    assert [name for name in log.list_marks() if name.startswith("empty")] == ["empty+0+9+13"]
+    # Retention deletes what no run needs: nothing is lost.
+    log.broker.forget(log.topic, 13)
+    log.send([7])
+    call("run")
+    assert log.read_rows() == {**dict.fromkeys(range(3), "t"), 7: "a"}
+
+
+def test_an_open_transaction_holds_the_end(log: TopicLog) -> None:
+    producer = log.broker.producer(**{"transactional.id": "open"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(log.topic, key=dump({"id": 1}), value=dump({"id": 1, "text": "t"}))
+    producer.flush()
+    log.send([2])
+    assert "nothing new" in _ingest()
+    producer.commit_transaction()
+    log.broker.settle(log.topic)
+    call("run")
+    assert log.read_rows() == {1: "t", 2: "a"}
+
+
+def test_deleted_records_are_counted_and_accepted_by_name(log: TopicLog) -> None:
+    log.send(range(4))
+    call("run")
+    log.send(range(4, 20))
+    log.broker.forget(log.topic, 9)
+    said = _fail()
+    assert "KAFKA_GAP" in said
+    assert "5 records" in said
+    assert "KAFKA_GAP" in _fail("run")
+    assert "KAFKA_NO_GAP" in _fail("step", "ingest", "--accept-gap", " ")
+    call("step", "ingest", "--accept-gap", "the snapshot has them")
+    call("run")
+    assert log.read_rows().keys() == {*range(4), *range(9, 20)}
+    mark = log.folder / "store/landed/items/_topic/given-up+0+4+9.json"
+    assert json.loads(mark.read_bytes())["why"] == "the snapshot has them"
+    assert "KAFKA_NO_GAP" in _fail("step", "ingest", "--accept-gap", "again")
+
+
+@pytest.mark.parametrize("more", [0, 9])
+def test_a_topic_made_again_is_refused(log: TopicLog, more: int) -> None:
+    log.send(range(4))
+    call("run")
+    log.broker.delete(log.topic)
+    assert "KAFKA_TOPIC_MISSING" in _fail()
+    log.broker.create(log.topic)
+    log.send(range(more), "other")
+    assert "KAFKA_TOPIC_REPLACED" in _fail()
+    assert log.read_rows() == dict.fromkeys(range(4), "a")
+
+
+def test_a_run_is_bounded_and_more_partitions_join(log: TopicLog) -> None:
+    log.configure(max_records=10)
+    log.broker.grow(log.topic, 2)
+    log.send(range(15))
+    log.send(range(15, 18), partition=1)
+    pipeline = open_pipeline(log.folder / "tidefold.yaml")
+    assert has_news(pipeline, pipeline.ledger("items").peek(pipeline.log("items").shape))
+    assert "10 more offsets of the topic wait" in _ingest()
+    log.broker.grow(log.topic, 3)
+    log.send([18], partition=2)
+    call("run")
+    call("run")
+    assert log.read_rows().keys() == set(range(19))
+    assert not has_news(pipeline, pipeline.ledger("items").read())
+    call("check", "verify")
+    (finding,) = check_landing(pipeline.config)
+    assert "3 partitions with 19 offsets" in finding.message
+
+
+def test_what_landed_is_ingested_when_the_broker_is_gone(log: TopicLog, capfd: pytest.CaptureFixture[str]) -> None:
+    log.send(range(4))
+    land_topics(open_pipeline(log.folder / "tidefold.yaml"), ["items"])
+    log.servers = "127.0.0.1:1"
+    log.configure()
+    capfd.readouterr()
+    said = _fail()
+    assert "KAFKA_UNREADABLE" in said
+    assert "4 changes" in said
+    assert "rdkafka" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("puts", [0, 1, 3, 5])
+def test_a_run_that_dies_lands_nothing_twice(log: TopicLog, monkeypatch: pytest.MonkeyPatch, puts: int) -> None:
+    from tidefold.operations.ingest import land_topic
+    from tidefold.storage.local_store import LocalStore
+
+    monkeypatch.setattr(land_topic, "_OFFSETS", 4)
+    log.send(range(10))
+    log.send_transaction(range(3), commits=False)
+    left, put = [puts], LocalStore.put_if_absent
+
+    def die(store: LocalStore, path: str, data: bytes) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        put(store, path, data)
+
+    open_pipeline(log.folder / "tidefold.yaml").before_write()  # The store gets its id.
+    with monkeypatch.context() as dying, suppress(KeyboardInterrupt):
+        dying.setattr(LocalStore, "put_if_absent", die)
+        land_topic.land_topics(open_pipeline(log.folder / "tidefold.yaml"), ["items"])
+    log.send(range(10, 12))
+    call("run")
+    assert log.read_rows() == dict.fromkeys(range(12), "a")
+    offsets = [json.loads(line)["offset"] for line in log.read_landed()]
+    assert offsets == [*range(10), 14, 15]
+
+
+def test_two_runs_at_once(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run lands everything while the first one reads."""
+    log.send(range(10))
+    pipeline, read = open_pipeline(log.folder / "tidefold.yaml"), Topic.read
+
+    def read_late(topic: Topic, partition: int, start: int, end: int) -> Iterator[KafkaRecord]:
+        monkeypatch.setattr(Topic, "read", read)
+        log.send([10])
+        land_topics(pipeline, ["items"])
+        yield from read(topic, partition, start, end)
+
+    monkeypatch.setattr(Topic, "read", read_late)
+    call("run")
+    assert log.read_rows() == dict.fromkeys(range(11), "a")
+    assert [json.loads(line)["offset"] for line in log.read_landed()] == [*range(11)]
+
+
+def test_records_deleted_while_they_are_read(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.send(range(10))
+    read = Topic.read
+
+    def read_late(topic: Topic, partition: int, start: int, end: int) -> Iterator[KafkaRecord]:
+        log.broker.forget(log.topic, 4)
+        yield from read(topic, partition, start, end)
+
+    monkeypatch.setattr(Topic, "read", read_late)
+    assert "4 records" in _fail()
+    assert log.list_landed() == []
+
+
+def test_a_log_starts_again_without_the_topic(log: TopicLog) -> None:
+    log.send(range(4))
+    call("run")
+    log.broker.forget(log.topic, 4)
+    call("retain", "drop", "items", "--yes")
+    log.send([4])
+    call("run")
+    assert log.read_rows().keys() == set(range(5))
+    (log.folder / "store/landed/items" / log.list_landed()[0]).unlink()
+    call("retain", "drop", "items", "--yes")
+    for _ in range(2):
+        assert "KAFKA_GAP" in _fail()
+    call("step", "ingest", "--accept-gap", "they are gone")
+    call("run")
+    assert log.read_rows().keys() == {4}
+
+
+def test_values_that_are_no_json_cannot_forge_a_record(log: TopicLog) -> None:
+    hostile = [
+        b'null},"offset":99999,"x":{"a":1',
+        b"no json",
+        b"\xff\xfe",
+        b'{"id":5,\n"text":"b"}',
+        b"\x00\x00\x00\x00\x01ab",
+    ]
+    log.broker.send(log.topic, [{"key": dump({"id": 5}), "value": value} for value in hostile[:4]])
+    log.send([6])
+    call("run", code=None)
+    assert log.read_rows() == {5: "b", 6: "a"}
+    assert "offset 3" in call("explain", "items", "5").output
+    log.broker.send(log.topic, [{"key": dump({"id": 5}), "value": hostile[4]}])
+    assert "KAFKA_REGISTRY" in _fail()
+
+
+def test_clean_deletes_what_was_ingested_long_ago(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidefold.operations.ingest import land_topic
+    from tidefold.operations.retention import clean
+
+    monkeypatch.setattr(land_topic, "_OFFSETS", 2)
+    log.configure(retention="{landed: 30d}")
+    log.send(range(3))
+    log.broker.send(log.topic, [{"key": dump({"id": 3}), "value": b"refused"}])
+    log.send(range(4, 8))
+    call("run", code=None)
+    files = log.list_landed()
+    assert len(files) == 4
+    call("retain", "clean")
+    assert log.list_landed() == files
+    monkeypatch.setattr(clean, "now", lambda: "2100-01-01T00:00:00+00:00")
+    assert files[0] in call("retain", "clean", "--dry-run", "--format", "json").output
+    assert log.list_landed() == files
+    call("retain", "clean")
+    assert log.list_landed() == files[1:]
+    log.broker.forget(log.topic, 1)
+    call("retain", "drop", "items", "--yes")
+    assert "up to 1 record were" in _fail()
+
+
+def test_secrets_stay_in_the_environment(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = log.broker.secret
+    log.send(range(4))
+    log.servers = log.broker.sasl
+    extra = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
+    log.configure(connection="shop_kafka")
+    assert "CONNECTION_MISSING" in _fail()
+    said = []
+    for password in ("wrong-password", secret):
+        settings = {**extra, "sasl.password": password}
+        monkeypatch.setenv("AIRFLOW_CONN_SHOP_KAFKA", json.dumps({"conn_type": "kafka", "extra": settings}))
+        said.append(attempt("run").output)
+    assert "KAFKA_UNREADABLE" in said[0]
+    assert "uthentication" in said[0]
+    assert log.read_rows() == dict.fromkeys(range(4), "a")
+    for words in (("status",), ("explain", "items", "1")):
+        said.append(attempt(*words).output)
+    said.append(str(list(check_landing(open_pipeline(log.folder / "tidefold.yaml").config))))
+    assert "4 offsets" in said[-1]
+    assert not [text for text in said if secret in text or "wrong-password" in text]
+    assert not log.files_with(secret)
+    assert not log.files_with("wrong-password")

@@ -1,0 +1,171 @@
+"""A real Kafka broker of one node (KRaft) on free ports of this machine, from Maven's artifacts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path(__file__).parents[2]
+JARS = Path(os.environ.get("TIDEFOLD_KAFKA_JARS", _ROOT / ".jars" / "kafka"))
+_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+_JAVA = ("java", "-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_PROPERTIES = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{control}
+listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{control}
+advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.name.sasl_plaintext.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_reader="{secret}";
+log.dirs={data}
+num.partitions=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+auto.create.topics.enable=false
+log.retention.check.interval.ms=500
+log.cleaner.backoff.ms=200
+log.segment.delete.delay.ms=100
+log.initial.task.delay.ms=100
+"""
+
+
+def find_reason() -> str:
+    """Returns why no broker can be started here; empty: one can."""
+    if not next(JARS.glob("kafka_2.13-*.jar"), None):
+        return f"no jars of Kafka in {JARS}: `make kafka-jars` fetches them"
+    try:
+        import confluent_kafka  # noqa: F401
+    except ModuleNotFoundError:
+        return "confluent-kafka is not installed"
+    return ""
+
+
+class KafkaBroker:
+    """The broker, and what a test asks of it. `secret`: the password of the user `reader` at `sasl`."""
+
+    secret = "s3cr3t-of-reader"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        plain, sasl, control = (_find_port() for _ in range(3))
+        self.servers, self.sasl = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"
+        text = _PROPERTIES.format(plain=plain, sasl=sasl, control=control, data=folder / "data", secret=self.secret)
+        (folder / "server.properties").write_text(text)
+        self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER, "-c").wait()
+        self.start()
+
+    def start(self) -> None:
+        self.process = self._java("kafka.Kafka")
+        host, port = self.servers.split(":")
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                return
+            assert self.process.poll() is None, (self._folder / "log.txt").read_text()[-2000:]
+            time.sleep(0.05)
+        raise TimeoutError("the broker does not answer")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _java(self, *words: str) -> subprocess.Popen[bytes]:
+        log = (self._folder / "log.txt").open("ab")
+        options = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{JARS}/*")
+        command = (*_JAVA, *options, *words, str(self._folder / "server.properties"))
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        from confluent_kafka.admin import NewTopic
+
+        named = {name.replace("_", "."): value for name, value in config.items()}
+        _wait(self._admin.create_topics([NewTopic(topic, partitions, 1, config=named)]))
+        self._await(topic, partitions)
+
+    def delete(self, topic: str) -> None:
+        _wait(self._admin.delete_topics([topic]))
+        self._await(topic, 0)
+
+    def _await(self, topic: str, partitions: int) -> None:
+        """Waits until the broker tells clients what it did: it answers before."""
+        from confluent_kafka import KafkaException, TopicCollection
+
+        until, there = time.monotonic() + 60, -1
+        while there != partitions:
+            assert time.monotonic() < until
+            try:
+                (answer,) = self._admin.describe_topics(TopicCollection([topic])).values()
+                there = len(answer.result().partitions)
+            except KafkaException:
+                there = 0
+
+    def forget(self, topic: str, before: int, partition: int = 0) -> None:
+        """Deletes the records below an offset, as retention does."""
+        from confluent_kafka import TopicPartition
+
+        _wait(self._admin.delete_records([TopicPartition(topic, partition, before)]))
+
+    def grow(self, topic: str, partitions: int) -> None:
+        from confluent_kafka.admin import NewPartitions
+
+        _wait(self._admin.create_partitions([NewPartitions(topic, partitions)]))
+        self._await(topic, partitions)
+
+    def producer(self, **settings: Any) -> Any:
+        from confluent_kafka import Producer
+
+        return Producer({"bootstrap.servers": self.servers, "acks": "all", "linger.ms": 5, **settings})
+
+    def send(self, topic: str, records: Iterable[Mapping[str, Any]], partition: int = 0) -> None:
+        """Sends records: key, value and headers, as bytes."""
+        producer = self.producer()
+        for record in records:
+            producer.produce(topic, partition=partition, **record)
+            producer.poll(0)
+        producer.flush()
+
+    def settle(self, topic: str) -> None:
+        """Waits until the broker has written the marks of ended transactions, which follow its answer."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        def find_end(level: Any) -> int:
+            asked = self._admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}, isolation_level=level)
+            return int(next(iter(asked.values())).result().offset)
+
+        until = time.monotonic() + 60
+        while find_end(IsolationLevel.READ_COMMITTED) < find_end(IsolationLevel.READ_UNCOMMITTED):
+            assert time.monotonic() < until
+
+    @cached_property
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.servers})
+
+
+def _wait(futures: Mapping[Any, Any]) -> None:
+    for future in futures.values():
+        future.result()
+
+
+def _find_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
