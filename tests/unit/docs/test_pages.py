@@ -21,7 +21,7 @@ from tidefold.cli.app import app
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 CONTRIBUTORS = DOCS / "contributors"
-NUMBERED = "".join((DOCS / page).read_text() for page in ("explanation/guarantees.md", "contributors/requirements.md"))
+NUMBERED = (CONTRIBUTORS / "requirements.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "lab").rglob("README.md")])
 CODE = ("include", "plugins", "jobs", "dags", "scripts", "benchmarks", "tests", "lab")
 _CITED = re.compile(r"(?<![\w.\"'`/])(?:I|C|L|N|S|A|M)[1-9]\d?(?!\w|[.'/]\w)")
