@@ -32,6 +32,8 @@ def load_page(package: str, name: str, **filters: Callable[..., Any]) -> Templat
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        # No value can reverse the text around it.
+        finalize=lambda value: escape_control_characters(value) if type(value) is str else value,
     )
     environment.filters |= {"size": in_units, "clip_text": clip_text, "commands": mark_commands, **filters}
     return environment.get_template(name)

@@ -56,6 +56,7 @@ def test_text_of_an_attacker_stays_text() -> None:
     hostile, plain = Tags(render_plan(one)), Tags(render_plan(PLAN))
     assert {tag for tag, _ in hostile.tags} <= {tag for tag, _ in plain.tags}
     assert "alert(1)" in hostile.text
+    assert not set("\u202e\0\x1b") & set(render_plan(one))
 
 
 @pytest.fixture
