@@ -69,7 +69,8 @@ GRAPHS = (
     Picture("graph-light", "/dags/tidefold_materialize", (), 640),
     Picture("graph-dark", "/dags/tidefold_materialize", (), 640, dark=True),
 )
-REPORT = Picture("report", "", ("include/tidefold/quality/report/report.html.j2",))
+_REPORTS = "include/tidefold/quality/report"
+REPORT = Picture("report", "", (f"{_REPORTS}/page.html.j2", f"{_REPORTS}/report.html.j2"))
 PICTURES = (*PAGES, *GRAPHS, QUESTION, REPORT)
 
 
