@@ -64,7 +64,7 @@ errors: install ## Write the table of checks in docs/reference/quality.md from t
 test-fast: install ## 2 minutes: no Java, no Airflow, no server; the one to run while you write
 	@$(RUN) -m test_tiers test-fast $(ARGS)
 
-test: install ## 12 minutes: all that decides whether a change may land, with a real Airflow, Spark and S3 server
+test: install kafka-jars ## 12 minutes: all that decides whether a change may land, with a real Airflow, Spark and S3 server
 	@$(RUN) -m test_tiers test $(ARGS)
 
 .PHONY: test-all
@@ -98,8 +98,8 @@ test-kafka: kafka-jars ## About a minute: topics of a real broker, which Maven f
 kafka-kills: kafka-jars ## About a minute a seed: ingests of a topic, and its broker, are killed at random (SEEDS=6)
 	PYTHONPATH=$(CURDIR)/include:$(CURDIR)/plugins:$(CURDIR)/scripts:$(CURDIR)/tests:$(CURDIR)/lab $(PYTHON) -m kafka $(if $(filter file,$(origin SEEDS)),6,$(SEEDS))
 
-kafka-jars: install ## Fetch the broker of the tests into .jars/kafka (44 MB); does nothing when it is there
-	@test -e .jars/kafka/kafka_2.13-4.3.1.jar || mvn -q -B -f tests/support/kafka-pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.jars/kafka
+kafka-jars: install ## Fetch the broker of the tests by Maven into .jars/kafka (44 MB); does nothing when it is there, or Maven is not
+	@test -e .jars/kafka/kafka_2.13-4.3.1.jar || ! command -v mvn >/dev/null || mvn -q -B -f tests/support/kafka-pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.jars/kafka
 
 test-airflow: install ## A real Airflow with its scheduler and a warm Spark
 	$(RUN) -m pytest tests/airflow
