@@ -59,7 +59,7 @@ def test_an_edit_is_planned_shown_and_applied(shop: Shop) -> None:
     assert (unedited.state, unedited.tasks) == ("success", {"plan": "skipped", "apply": "skipped"})
 
     config = shop.pipeline.config.path
-    config.write_text(config.read_text().replace("columns: {id: int", "columns: {id: string", 1))
+    config.write_text(config.read_text().replace("key_groups: 16", "key_groups: 8", 1))
     refused = _run(shop, MATERIALIZE)
     assert refused.state == "failed"
     assert "SHAPE_CHANGED" in refused.log("ingest")
@@ -68,7 +68,7 @@ def test_an_edit_is_planned_shown_and_applied(shop: Shop) -> None:
     assert shop.shown("items") == {1: "a", 2: "b"}
     events = len(shop.events("items"))
     _ask(shop).answer({"apply": ("Approve", "as planned")}).green()
-    assert shop.shown("items") == {"1": "a", "2": "b"}
+    assert shop.shown("items") == {1: "a", 2: "b"}
     assert len(shop.events("items")) == events + 1
     assert _run(shop, MATERIALIZE).state == "success"
 
@@ -76,13 +76,13 @@ def test_an_edit_is_planned_shown_and_applied(shop: Shop) -> None:
 def test_what_changed_after_the_question_is_not_applied(shop: Shop) -> None:
     config = shop.pipeline.config.path
     edited = config.read_text()
-    config.write_text(edited.replace("columns: {id: string", "columns: {id: long", 1))
+    config.write_text(edited.replace("key_groups: 8", "key_groups: 4", 1))
     asked = _ask(shop)
     config.write_text(edited)
     shop.change("items", {3: "c"})
     assert _run(shop, MATERIALIZE).state == "success"
-    config.write_text(edited.replace("columns: {id: string", "columns: {id: long", 1))
+    config.write_text(edited.replace("key_groups: 8", "key_groups: 4", 1))
     late = asked.answer({"apply": ("Approve", "too late")})
     assert late.state == "failed"
     assert "PLAN_CHANGED" in late.log("apply")
-    assert set(shop.shown("items")) == {"1", "2", "3"}
+    assert set(shop.shown("items")) == {1, 2, 3}
