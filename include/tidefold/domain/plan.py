@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidefold.domain.log_state import Snapshot
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnEdits:
@@ -87,6 +89,10 @@ class Plan:
     def run(self) -> str:
         """The run that applies exactly this plan."""
         return f"plan-{self.manifest[:16]}"
+
+    def is_compared_with(self, shown: Snapshot | None) -> bool:
+        """Whether readers still see the snapshot that it was compared with."""
+        return self.base_manifest == ((shown.manifest or "") if shown else "")
 
 
 @dataclass(frozen=True, slots=True)

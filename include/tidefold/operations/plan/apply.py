@@ -74,8 +74,7 @@ def require_made(log: str, record: PlanRecord | None) -> Plan:
 
 def _require_approved(state: LogState, plan: Plan, checksum: str) -> None:
     """Raises RefusedError unless the plan is the approved one, and the table is that which it was compared with."""
-    shown = find_shown(state)
-    if plan.checksum != checksum or plan.base_manifest != ((shown.manifest or "") if shown else ""):
+    if plan.checksum != checksum or not plan.is_compared_with(find_shown(state)):
         raise RefusedError(
             "PLAN_CHANGED",
             f"The plan of `{plan.log}` or its table has changed since the plan {checksum[:12]} was approved.",

@@ -11,6 +11,7 @@ from tidefold.domain.snapshot.claim import find_by_run
 from tidefold.errors import NotFoundError, TidefoldError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.plan_records import find_plan
+from tidefold.operations.plan.plan import find_shown
 from tidefold.operations.snapshot.switch import require_caught_up
 from tidefold.presentation.plans import count_differences, render_plan, say_next_step
 from tidefold.wiring import open_beside
@@ -53,6 +54,10 @@ def view_plan(pipeline: Pipeline, state: LogState) -> PlanView | None:
             require_caught_up(state, planned)
         except TidefoldError as error:
             word, step = Word("behind", "warn"), f"[{error.code}] {error.message} {error.hint}"
+        else:
+            if not plan.is_compared_with(find_shown(state)):
+                step = f"The table has changed since: `tidefold plan {plan.log}` compares its rows again."
+                word = Word("behind", "warn")
     return PlanView(plan, count_differences(plan), word, step)
 
 

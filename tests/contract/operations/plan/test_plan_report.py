@@ -101,7 +101,14 @@ def test_a_page_of_a_log_says_how_the_plan_of_its_configuration_stands(
     assert "--apply" not in text
     plan(edited, engine)
     assert "ready" in _see(edited)
+    run(configure(tmp_path), "r3", engine, full=True)
+    edited = configure(tmp_path, order="[changed]")
+    assert "The table has changed since" in (text := _see(edited))
+    assert "ready" not in text
+    assert "--apply" not in text
+    plan(edited, engine)
+    assert "ready" in _see(edited)
     apply(edited, engine)
     assert "applied" in (text := _see(edited))
-    assert "snapshot 3" in text
+    assert "snapshot 4" in text
     assert "--apply" not in text
