@@ -80,6 +80,8 @@ def test_who_may_read_sees_every_page(shop: Shop, first: FirstRun, user: str) ->
     """Airflow's viewer reads, as an admin does; neither writes."""
     known = token(shop, user)
     asked = {path.replace("manual__1", quote(first.run.id, safe="")): 200 for path in paths()}
+    # No log has a plan here.
+    asked |= {path: 404 for path in asked if path.endswith("/plan/report")}
     asked |= {path: 403 for path in asked if path.startswith(f"/p/{NO_PIPELINE}")}
     asked |= dict.fromkeys((*ABSENT, "/anything/else"), 404)
     for path, expected in asked.items():
