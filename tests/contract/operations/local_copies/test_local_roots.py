@@ -399,7 +399,7 @@ def test_a_copy_that_shares_its_files_needs_no_room_for_them(tmp_path: Path) -> 
     limited = with_quota(pipeline, int(whole * 1.8))
     made = [once_more(limited, start) for start in range(3000, 3006)]
     assert [one["warning"] for one in made] == [None] * 6
-    assert all(one["linked"] > whole * 0.3 for one in made)
+    assert all(one["linked"] > whole * 0.25 for one in made)
     assert disk_usage(limited) < limited.config.local.quota + 20_000  # Manifests and Delta logs are not foreseen.
     check_whole(limited)
 
