@@ -12,7 +12,7 @@ PHASES = ("phase1", "phase2", "phase3")
 LOGS = ("accounts", "branches", "tellers")
 
 # The sample is small. With this limit Spark does the larger steps, and every step of `accounts`.
-SMALL = "20kB"
+SMALL = "16kB"
 _CONFIG = """\
 # Real changes of a pgbench database, as Debezium wrote them to Kafka and a sink wrote them to files.
 version: 1

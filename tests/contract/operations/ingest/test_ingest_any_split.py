@@ -20,10 +20,12 @@ def topics(draw: st.DrawFn) -> list[dict[str, Any]]:
     """A topic as a connector writes it: orders rise, after a kill a part comes again; offsets may have gaps."""
     sent = draw(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 5), st.sampled_from("ccudT")), max_size=14))
     # A log that begins later may have lost the begin of its first transaction: then a delete is refused.
-    records, order, offset = [], 100, 0
+    records, order, offset, there = [], 100, 0, set[int]()
     for step, item, op in sent:
         order += step
-        records.append((item, op, order))
+        # No database inserts a key that it has.
+        records.append((item, "u" if op == "c" and item in there else op, order))
+        there = there | {item} if op in "cu" else there - {item} if op == "d" else there
     if records and draw(st.booleans()):
         kill = draw(st.integers(1, len(records)))
         records = records[:kill] + records[draw(st.integers(0, kill)) :]
