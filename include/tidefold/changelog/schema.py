@@ -331,7 +331,8 @@ def sort_by_key_group(table: pa.Table, batch_rows: int) -> Iterator[pa.RecordBat
     for first, end in _cut_ranges(batches):
         parts = [part for one in batches if (part := one.select(first, end)).num_rows]
         if parts and end - first > 1:
-            whole = pa.concat_batches(parts)
+            # `pa.concat_batches` is newer than pyarrow 18.
+            [whole] = pa.Table.from_batches(parts).combine_chunks().to_batches()
             parts = [whole.take(pa.array(np.argsort(whole.column("_kg").to_numpy(), kind="stable")))]
         for part in parts:
             step = min(batch_rows, max(1, SORTED_AT_ONCE * part.num_rows // max(1, part.nbytes)))
