@@ -141,8 +141,8 @@ def test_a_dag_of_three_lines_publishes_on_a_cluster_into_s3(
     options = {"aws_endpoint": bucket.server.url, "aws_allow_http": "true", **ENVIRONMENT}
     assert len(DeltaTable(address, storage_options=options).to_pyarrow_table()) == 5_048
     assert {app["name"] for app in _read(page)["completedapps"]} >= {
-        "tidefold step ingest",
-        "tidefold step materialize",
+        "tidefold ingest",
+        "tidefold materialize",
     }
 
 
