@@ -9,7 +9,7 @@ from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
 from tidefold.domain.table.table_spec import Engine, rename_columns
-from tidefold.domain.table.types import column_origins, find_dropped_columns
+from tidefold.domain.table.types import Schema, column_origins, find_dropped_columns, schema_of
 from tidefold.errors import RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_from, require_state
@@ -52,7 +52,9 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
     confirmed.
     """
     state = require_state(pipeline, log)
-    plans, left_out = _alike([plan_from(pipeline, state, ReadRequest(snapshot=one)) for one in (before, after)])
+    is_planned = any(one.reshape and min(before, after) < one.id <= max(before, after) for one in state.snapshots)
+    reads = [plan_from(pipeline, state, ReadRequest(snapshot=one)) for one in (before, after)]
+    plans, left_out = _alike(reads, is_planned)
     named = {_content(file) for plan in plans for file in plan.files}
     difference = Diff(log, before, after, len(named), left_out=left_out)
     for key_groups in find_ranges(plans):
@@ -62,8 +64,11 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
     return difference
 
 
-def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
-    """Returns both reads with only the common columns, in the newer schema's types; and the other columns."""
+def _alike(plans: Sequence[ReadPlan], is_planned: bool) -> tuple[list[ReadPlan], tuple[str, ...]]:
+    """Returns both reads with only the common columns, in the newer schema's types; and the other columns.
+
+    is_planned: a plan was applied between them. It numbers all columns anew, so they are matched by name.
+    """
     older, newer = sorted(plans, key=lambda plan: plan.schema)
     keys = [(p.shape.key, p.shape.merge.engine is Engine.HISTORY) for p in (older, newer)]
     if keys[0] != keys[1]:
@@ -76,6 +81,8 @@ def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
     if older.schema == newer.schema:
         return [*plans], ()
     schemas = max((plan.schemas for plan in plans), key=len)
+    if is_planned:
+        schemas = _match_names(schemas, older.schema, newer.schema)
     origins = column_origins(schemas, older.schema, newer.schema)
     common = tuple(c for c in newer.shape.columns if origins[c.name].name is not None)
     added = (name for name, former in origins.items() if former.name is None)
@@ -84,6 +91,13 @@ def _alike(plans: Sequence[ReadPlan]) -> tuple[list[ReadPlan], tuple[str, ...]]:
         replace(p, shape=replace(shape, buckets=p.shape.buckets), schema=newer.schema, schemas=schemas) for p in plans
     ]
     return alike, (*added, *find_dropped_columns(schemas, older.schema, newer.schema))
+
+
+def _match_names(schemas: Sequence[Schema], older: int, newer: int) -> tuple[Schema, ...]:
+    """Returns the schemas, where a column of the older one has the number of the newer one's column of that name."""
+    before, after = schema_of(schemas, older).named, schema_of(schemas, newer).named
+    numbers = {number: after[name] for name, number in before.items() if name in after}
+    return tuple(replace(s, ids=tuple(numbers.get(i, i) for i in s.ids)) if s.id <= older else s for s in schemas)
 
 
 def _add(store: Store, difference: Diff, plans: Sequence[ReadPlan], tasks: Sequence[ReadTask], limit: int) -> None:

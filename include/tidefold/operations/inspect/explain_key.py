@@ -32,7 +32,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.transitions import require_readable
 from tidefold.domain.table.table_spec import FILE, Engine, Group, TableSpec
-from tidefold.errors import CorruptError, NotFoundError
+from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, find_published, one_key, plan_from, require_state
 from tidefold.operations.inspect.find_record import RecordFinder
@@ -174,6 +174,13 @@ def explain_key(
     """
     state = require_state(pipeline, log)
     base = state.latest if live else find_published(state) if snapshot is None else require_readable(state, snapshot)
+    if base and state.reshaped and base.id < state.reshaped.id:
+        raise RefusedError(
+            "SHAPE_OLDER",
+            f"Snapshot {base.id} is from before snapshot {state.reshaped.id}, with which a plan was applied: the log "
+            f"has its changes as they are read now.",
+            hint=f"`tidefold read {log} --snapshot {base.id} --where CONDITION` shows its rows.",
+        )
     view = "live" if live else "published" if snapshot is None else "snapshot"
     return _Explaining(pipeline, state, key).of(view, base, live)
 

@@ -39,6 +39,11 @@ def apply_plan(beside: Pipeline, log: str, steps: Steps, checksum: str = "") -> 
     roll_forward(pipeline, log)
     state = pipeline.ledger(log).read()
     if (made := find_by_run(state, run)) and made.published:
+        if state.reshaped and state.reshaped.id != made.id:
+            message = (
+                f"Snapshot {made.id} has the rows of this plan, but another was applied since: {state.reshaped.id}."
+            )
+            raise RefusedError("PLAN_CHANGED", message, hint=f"`tidefold plan {log}` first: it makes the plan again.")
         _delete_shadow(pipeline, paths)
         message = f"snapshot {made.id} has the rows of this plan"
         return [Outcome(log, Status.ALREADY, message, made.id)]

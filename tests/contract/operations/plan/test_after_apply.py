@@ -231,6 +231,36 @@ def test_snapshots_with_different_keys_are_not_compared(log: Path, engine: DuckD
     assert "landed as b.csv, row 2" in call("explain", "orders", "id=2", "line=1").output
 
 
+def test_snapshots_before_and_after_a_plan_are_compared_by_the_names_of_columns(
+    log: Path, engine: DuckDBEngine
+) -> None:
+    made, _ = plan(configure(log, order="[created]"), engine)
+    assert made.counts["changed"]
+    call("plan", "orders", "--apply")
+    told = json.loads(call("snapshot", "diff", "orders", "3", "4", "--format", "json").stdout)
+    kinds = ("added", "removed", "changed")
+    assert [told[kind] for kind in kinds] == [made.counts.get(kind, 0) for kind in kinds]
+    assert "not compared" not in call("snapshot", "diff", "orders", "3", "4").output
+    back = json.loads(call("snapshot", "diff", "orders", "4", "3", "--format", "json").stdout)
+    assert back["changed"] == made.counts["changed"]
+    assert "[SHAPE_OLDER]" in call("explain", "orders", "id=2", "--snapshot", "3", code=3).output
+
+
+def test_a_plan_that_was_undone_is_not_called_applied(log: Path, engine: DuckDBEngine) -> None:
+    former = (log / "tidefold.yaml").read_text()
+    plan(configure(log, order="[created]"), engine)
+    call("plan", "orders", "--apply")
+    assert "already" in call("plan", "orders", "--apply").output
+    edited = (log / "tidefold.yaml").read_text()
+    (log / "tidefold.yaml").write_text(former)
+    call("plan", "orders")
+    call("plan", "orders", "--apply")
+    (log / "tidefold.yaml").write_text(edited)
+    assert "[PLAN_CHANGED]" in call("plan", "orders", "--apply", code=3).output
+    call("plan", "orders")
+    assert "published" in call("plan", "orders", "--apply").output
+
+
 @pytest.mark.parametrize("seed", range(WALKS) if THOROUGH else [rotate(WALKS)])
 def test_everything_that_a_log_can_do_keeps_the_rows_of_a_plan(tmp_path: Path, engine: DuckDBEngine, seed: int) -> None:
     """verify --deep, drill, savepoint, truncate, subsume, clean, compact, restore, rebuild, in any order."""
