@@ -179,7 +179,7 @@ def explain_key(
             "SHAPE_OLDER",
             f"Snapshot {base.id} is from before snapshot {state.reshaped.id}, with which a plan was applied: the log "
             f"has its changes as they are read now.",
-            hint=f"`tidefold read {log} --snapshot {base.id} --where CONDITION` shows its rows.",
+            hint=f"`tidefold read {log} --snapshot {base.id}` shows its rows.",
         )
     view = "live" if live else "published" if snapshot is None else "snapshot"
     return _Explaining(pipeline, state, key).of(view, base, live)
