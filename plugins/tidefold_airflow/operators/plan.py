@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tidefold.domain.plan import Plan
     from tidefold.operations.ground.outcome import Outcome
+    from tidefold.operations.ground.pipeline import Pipeline
     from tidefold.spark.steps import AnyStep
 
 _SHOWN = 3
@@ -43,13 +44,9 @@ class TidefoldPlanOperator(TidefoldSparkOperator):
         from tidefold.operations.snapshot.switch import require_caught_up
         from tidefold.presentation.plans import plan_lines
         from tidefold.spark.steps import plan_steps
-        from tidefold.wiring import open_plan
 
         with run_context.airflow_errors():
-            scope = run_context.open_scope(self.config, self.logs, context, self.only)
-            run_context.require_one_log(scope)
-            [log] = scope.logs
-            beside = open_plan(scope.pipeline, log)
+            scope, log, beside = _open(self, context)
             inside = replace(scope, pipeline=beside)
             plan = make_plan(beside, log, plan_steps(_bind(self, inside, context)), _SHOWN)
             for line in plan_lines(plan):
@@ -88,13 +85,10 @@ class TidefoldApplyPlanOperator(TidefoldSparkOperator):
         """Asks. After the answer Airflow calls `execute_complete`."""
         from tidefold.operations.ground.plan_records import find_plan
         from tidefold.operations.plan.apply import require_made
-        from tidefold.wiring import open_plan
 
         with run_context.airflow_errors():
-            scope = run_context.open_scope(self.config, self.logs, context, self.only)
-            run_context.require_one_log(scope)
-            [log] = scope.logs
-            plan_of = open_plan(scope.pipeline, log).plan_of
+            scope, log, beside = _open(self, context)
+            plan_of = beside.plan_of
             assert plan_of is not None
             plan = require_made(log, find_plan(scope.pipeline.store, plan_of.paths))
         ask(_question(plan, self.patience), context, checksum=plan.checksum)
@@ -103,7 +97,6 @@ class TidefoldApplyPlanOperator(TidefoldSparkOperator):
         """Applies the plan that was approved. A retry goes on where the try before ended."""
         from tidefold.operations.plan.apply import apply_plan
         from tidefold.spark.steps import plan_steps
-        from tidefold.wiring import open_plan
 
         answer = read_answer(event)
         self.log.info("Answer: %s", answer)
@@ -112,12 +105,20 @@ class TidefoldApplyPlanOperator(TidefoldSparkOperator):
         if not answer.approved:
             end_as_skipped(f"Rejected by {answer.by}: {answer.why or 'no reason given'}. Nothing was applied.")
         with run_context.airflow_errors():
-            scope = run_context.open_scope(self.config, self.logs, context, self.only)
-            [log] = scope.logs
-            beside = open_plan(scope.pipeline, log)
+            scope, log, beside = _open(self, context)
             outcomes = apply_plan(beside, log, plan_steps(_bind(self, scope, context)), checksum)
         last = outcomes[-1:]
         return report(last, context, has_events=bool(announce_published(scope, last, context, self.config)))
+
+
+def _open(operator: TidefoldSparkOperator, context: Context) -> tuple[run_context.TaskScope, str, Pipeline]:
+    """Returns the scope of a task on one log, the log, and the shadow store of the plan of its configuration."""
+    from tidefold.wiring import open_plan
+
+    scope = run_context.open_scope(operator.config, operator.logs, context, operator.only)
+    run_context.require_one_log(scope)
+    [log] = scope.logs
+    return scope, log, open_plan(scope.pipeline, log)
 
 
 def _bind(

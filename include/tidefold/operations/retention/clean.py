@@ -198,8 +198,7 @@ def find_old_landed(store: Store, state: LogState, instant: str, span: int) -> I
     """
     limit = datetime.fromisoformat(instant) - timedelta(microseconds=span)
     taken = {(entry.name, entry.length): entry for entry in state.landed if entry.complete and not entry.quarantined}
-    files = sorted(list_landed_files(store, state.log), key=lambda one: (one[0].partition, one[0].start))
-    for _, members in groupby(files, key=lambda one: one[0].partition):
+    for _, members in groupby(list_landed_files(store, state.log), key=lambda one: one[0].partition):
         for name, size in list(members)[:-1]:
             entry = taken.get((str(name), size))
             if entry is None or not entry.instant or datetime.fromisoformat(entry.instant) >= limit:
