@@ -53,6 +53,20 @@ def test_a_session_that_the_server_ended_is_an_error_and_the_next_command_gets_a
     close_connected()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "(java.lang.IllegalStateException) Cannot call methods on a stopped SparkContext.",
+        "[INTERNAL_ERROR] No active or default Spark session found SQLSTATE: XX000",
+        'status = StatusCode.UNKNOWN details = "Application error processing RPC"',
+    ],
+)
+def test_what_operations_say_while_the_server_is_stopped_is_an_outage(place: ConnectServer, words: str) -> None:
+    """Heard from a server that got SIGTERM beside four threads that read: none of it is a fault of the table."""
+    outage = find_outage(RuntimeError(words), place)
+    assert outage and (outage.code, outage.transient) == ("CONNECT_UNREACHABLE", True)
+
+
 def test_what_only_the_server_can_set_is_refused_by_name(place: ConnectServer) -> None:
     with pytest.raises(InvalidInputError, match=r"spark\.executor\.memory") as refused:
         open_connected(replace(place, conf={"spark.executor.memory": "3g"}))

@@ -47,7 +47,13 @@ _SHOWN = 300
 _INTERRUPT_SECONDS = 10.0
 # How the client tells that the server does not know the session: at once, after a part of an answer, or later.
 _LOST = ("INVALID_HANDLE.", "RESPONSE_ALREADY_RECEIVED", "NO_ACTIVE_SESSION")
-_STOPPED = ("stopped SparkContext", "SparkContext was shut down")
+# What operations of a server say while it is being stopped.
+_STOPPED = (
+    "stopped SparkContext",
+    "SparkContext was shut down",
+    "No active or default Spark session found",
+    "Application error processing RPC",
+)
 _RETRY = "Call again: what was not committed is done again."
 # On all operations of this process, so that it cancels its own only.
 _TAG = f"tidefold-{uuid.uuid4().hex}"
