@@ -12,6 +12,7 @@ from tidefold.compute.connect_session import (
     ConnectServer,
     close_connected,
     find_connected,
+    find_outage,
     interrupt_connected,
     mark_operations,
     open_connected,
@@ -64,7 +65,8 @@ def test_a_session_that_the_server_ended_is_an_error_and_the_next_command_gets_a
 def test_what_operations_say_while_the_server_is_stopped_is_an_outage(place: ConnectServer, words: str) -> None:
     """Heard from a server that got SIGTERM beside four threads that read: none of it is a fault of the table."""
     outage = find_outage(RuntimeError(words), place)
-    assert outage and (outage.code, outage.transient) == ("CONNECT_UNREACHABLE", True)
+    assert outage
+    assert (outage.code, outage.transient) == ("CONNECT_UNREACHABLE", True)
 
 
 def test_what_only_the_server_can_set_is_refused_by_name(place: ConnectServer) -> None:

@@ -166,7 +166,8 @@ def on_connect(spark: SparkSession) -> Runner:
         answers = zip(*(table.column(name).to_pylist() for name in ("number", "answer")), strict=True)
         return [_answer(text) for _, text in sorted(answers)]
 
-    return _OfCores(run, _count_connect_cores(spark))
+    with explain_errors():
+        return _OfCores(run, _count_connect_cores(spark))
 
 
 def _count_connect_partitions(spark: SparkSession) -> int:
