@@ -100,11 +100,12 @@ def _list(values: Mapping[str, Any]) -> str:
 
 def case_lines(result: CaseResult) -> list[str]:
     """Returns the lines of a case: `-` was expected and did not come out, `+` came out."""
-    how = "as expected" if result.passed else "NOT as expected"
-    lines = [f"{result.name}: {how}: {result.rows:,} rows; {result.gate}".removesuffix("; ")]
+    how = ("NOT as expected", "as expected") if result.compared else ("failed", "no rows to compare with")
+    told = f"{how[result.passed]}: {count_noun(result.rows, 'row')}; {result.gate}"
+    lines = [f"{result.name}: {told}".removesuffix("; ")]
     lines += [f"  error [{result.error.code}] {result.error.message}"] if result.error else []
     lines += [f"  refused {one}" for one in result.refused]
     for mark, rows in (("-", result.missing), ("+", result.unexpected)):
         lines += [f"  {mark} {_list(row)}" for row in rows[:_SHOWN]]
-        lines += [f"  {mark} {len(rows) - _SHOWN:,} more rows"] if rows[_SHOWN:] else []
+        lines += [f"  {mark} {count_noun(len(rows) - _SHOWN, 'more row')}"] if rows[_SHOWN:] else []
     return lines

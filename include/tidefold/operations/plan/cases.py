@@ -40,6 +40,7 @@ class SampleCase:
 class CaseResult:
     """What came of a case.
 
+    compared: whether rows were expected, and not only what the gate says.
     rows: how many rows the samples make.
     missing, unexpected: rows that were expected and did not come out, and the reverse, as text by column.
     refused: refused records, for people.
@@ -49,6 +50,7 @@ class CaseResult:
 
     name: str
     passed: bool
+    compared: bool
     rows: int = 0
     missing: tuple[Mapping[str, str], ...] = ()
     unexpected: tuple[Mapping[str, str], ...] = ()
@@ -79,13 +81,14 @@ def run_case(beside: Pipeline, log: str, case: SampleCase, engine: QualityEngine
         shadow = fill(beside, log, steps_in_process(beside, engine))
     except TidefoldError as error:
         missing, refused = _name_values(names, wanted), _list_refused(beside, log)
-        return CaseResult(case.name, passed=False, missing=missing, refused=refused, error=ErrorInfo.of(error))
+        return CaseResult(case.name, False, bool(names), missing=missing, refused=refused, error=ErrorInfo.of(error))
     _, batches = read_rows(beside, log, ReadRequest(snapshot=shadow.snapshot.id))
     came = _Rows(tuple(_format(row[name]) for name in names) for row in _rows(batches) if names)
     missing, unexpected = _name_values(names, wanted - came), _name_values(names, came - wanted)
     return CaseResult(
         case.name,
         passed=shadow.passed and not (missing or unexpected or shadow.ingested.error),
+        compared=bool(names),
         rows=shadow.snapshot.rows,
         missing=missing,
         unexpected=unexpected,

@@ -61,7 +61,8 @@ def test_cases_that_come_out_as_expected_exit_0_and_leave_nothing(folder: Path) 
     assert "corrections: as expected: 2 rows" in done
     assert "first: as expected: 3 rows" in done
     assert sorted(folder.rglob("*")) == before
-    call("plan", "orders", "--sample", "cases/first/landing")
+    alone = call("plan", "orders", "--sample", "cases/first/landing").output
+    assert "landing: no rows to compare with: 3 rows" in alone
     call("plan", "orders", "--sample", "cases/first/landing", "--expect", "cases/first/rows.csv")
 
 
