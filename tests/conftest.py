@@ -20,6 +20,7 @@ from support.azure_server import AzureContainer, AzureServer, find_azurite
 from support.gcs_server import GcsBucketOfTest, GcsServer, find_testbench
 from support.landing_places import DiskBucket
 from support.s3_server import ENVIRONMENT, FOREIGN, S3Bucket, S3Server
+from support.sftp_server import SftpBucket, SftpServer, find_sshd
 
 settings.register_profile("tidefold", deadline=None)
 settings.load_profile("tidefold")
@@ -28,7 +29,7 @@ settings.load_profile("tidefold")
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
-_SERVERS = {"s3_server", "azure_server", "gcs_server"}
+_SERVERS = {"s3_server", "azure_server", "gcs_server", "sftp_server"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -134,3 +135,22 @@ def gcs(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsBucketOfTe
     for name, value in gcs_server.environment.items():
         monkeypatch.setenv(name, value)
     return gcs_server.make_bucket()
+
+
+@pytest.fixture(scope="session")
+def sftp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SftpServer]:
+    pytest.importorskip("paramiko", reason="There is no paramiko.")
+    if not find_sshd():
+        pytest.skip("There is no sshd: install Debian's openssh-server.")
+    server = SftpServer.make(tmp_path_factory.mktemp("sftp"))
+    yield server
+    server.cut()
+
+
+@pytest.fixture
+def sftp(sftp_server: SftpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SftpBucket:
+    """An empty folder of the server, and the settings by which fsspec reads it."""
+    fsspec_folder = pytest.importorskip("tidefold.sources.landing.fsspec_folder")
+    monkeypatch.setenv("HOME", str(sftp_server.folder))
+    monkeypatch.setitem(fsspec_folder.conf, "sftp", sftp_server.options)
+    return SftpBucket(tmp_path, sftp_server.port)

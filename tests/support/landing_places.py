@@ -10,7 +10,7 @@ from tidefold.storage import open_store
 
 # Each is the name of a fixture that gives an empty place.
 OBJECT_STORES = ("s3", "azure_landing", "gcs")
-PLACES = ("disk", *OBJECT_STORES)
+PLACES = ("disk", "sftp", *OBJECT_STORES)
 
 
 class LandingBucket(Protocol):
@@ -46,6 +46,11 @@ class DiskBucket:
 
     def delete(self, key: str) -> None:
         (self.folder / key).unlink()
+
+
+def root_of_tables(bucket: LandingBucket) -> str:
+    """Where a bucket's Delta tables are read: not over SFTP."""
+    return str(bucket.folder) if isinstance(bucket, DiskBucket) else bucket.root
 
 
 def delta_options(address: str) -> dict[str, str]:

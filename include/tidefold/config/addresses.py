@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 from tidefold.config.models.log import LogConfig
 from tidefold.config.models.sections import SetConfig, find_set_mistakes
-from tidefold.config.models.sources import LANDING_SCHEMES
+from tidefold.config.models.sources import FILESYSTEM, LANDING_SCHEMES
 from tidefold.config.models.spark import check_spark
 from tidefold.domain.paths import check_log_id
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.errors import InvalidInputError
-from tidefold.storage.addresses import find_schemes
+from tidefold.storage.addresses import find_schemes, is_filesystem
 from tidefold.storage.azure.address import ACCOUNT_VARIABLE, AzureAddress
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
 from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
@@ -36,6 +36,7 @@ _SCHEME_EXAMPLES = {
     "gs": "gs://bucket/folder",
     "abfss": "abfss://container@account.dfs.core.windows.net/folder",
     "abfs": "abfs://container/folder",
+    FILESYSTEM: "sftp://host/folder",
 }
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 _Folder = tuple[YamlPath, PurePath]
@@ -49,7 +50,7 @@ def path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str]
     if re.search(secret, address):
         hint = "Remove it. Change the password, because it was in a file."
         return "CONFIG_SECRET", "contains a user name or password.", hint
-    if scheme not in schemes:
+    if scheme not in schemes and not (FILESYSTEM in schemes and is_filesystem(scheme)):
         named = [_SCHEME_EXAMPLES.get(example, f"{example}://...") for example in schemes]
         allowed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."

@@ -64,6 +64,13 @@ def find_schemes() -> tuple[str, ...]:
     return tuple(sorted({point.name for point in entry_points(group=GROUP)} - {*BUILT_IN}))
 
 
+def is_filesystem(scheme: str) -> bool:
+    """Whether fsspec has a filesystem of this scheme from which files can be read."""
+    from fsspec import available_protocols
+
+    return scheme in {*available_protocols()} - {"file", "local", "memory", "data", "http", "https"}
+
+
 def open_plugin(scheme: str, address: str) -> Store:
     """Opens the store of an installed package. Raises InvalidInputError, which names the known schemes."""
     plugins = list(entry_points(group=GROUP, name=scheme))

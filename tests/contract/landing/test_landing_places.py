@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from support.landing_places import OBJECT_STORES, PLACES, DiskBucket, LandingBucket, delta_options
+from support.landing_places import OBJECT_STORES, PLACES, DiskBucket, LandingBucket, delta_options, root_of_tables
+from support.sftp_server import SftpBucket
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.sources.landing import object_folder
 from tidefold.sources.landing.folders import folder_at, name_at
@@ -166,8 +167,8 @@ def test_a_stamp_has_size_and_time_and_what_tells_files_apart(bucket: LandingBuc
     [stamp] = stamps(place).values()
     assert stamp.size == 10
     assert abs(stamp.changed - time.time()) < 600
-    assert bool(stamp.etag) != bool(stamp.inode)
     assert bool(stamp.etag) == place.pins
+    assert bool(stamp.inode) == (type(bucket) is DiskBucket)
 
 
 def test_a_file_that_nobody_touches_keeps_its_stamp(bucket: LandingBucket, place: LandingPlace) -> None:
@@ -185,7 +186,9 @@ def test_a_file_of_the_same_name_that_replaced_another_has_a_stamp_that_does_not
     put(bucket, "a.csv")
     before = stamps(place)["a.csv"]
     put(bucket, "a.csv", data)
-    assert not before.holds(stamps(place)["a.csv"])
+    now = stamps(place)["a.csv"]
+    # Without inodes and ETags a longer file may have grown: the reader waits until it stays as it is.
+    assert now != before if isinstance(bucket, SftpBucket) else not before.holds(now)
 
 
 @pytest.mark.parametrize("with_stamp", [True, False])
@@ -232,7 +235,8 @@ def test_an_object_that_is_replaced_after_the_listing_is_not_read_and_a_file_sho
     stamp = stamps(place)["a.csv"]
     put(bucket, "a.csv", data)
     if not place.pins:
-        assert place.open("a.csv", stamp).read() == data
+        listed = data[: stamp.size] if isinstance(bucket, SftpBucket) else data
+        assert place.open("a.csv", stamp).read() == listed
         return
     with pytest.raises(ReplacedFileError):
         place.open("a.csv", stamp).read()
@@ -253,10 +257,10 @@ def test_a_file_that_is_replaced_while_it_is_read_gives_no_mixture(bucket: Landi
 
 def test_tables_of_delta_are_found_at_any_depth_and_read(bucket: LandingBucket, place: LandingPlace) -> None:
     for name in ("people", "shop/eu/orders"):
-        address = f"{place.address}/{name}"
+        address = f"{root_of_tables(bucket)}/{PREFIX}/{name}"
         write_deltalake(address, pa.table({"id": [1, 2, 3]}), storage_options=delta_options(address))
         assert DeltaTable(address, storage_options=delta_options(address)).count() == 3
-        assert folder_at(address).find_tables() == {".": "Delta"}
+        assert folder_at(f"{place.address}/{name}").find_tables() == {".": "Delta"}
     for name in ("rows/a.csv", "ice/metadata/v1.metadata.json", "hudi/.hoodie/hoodie.properties", "metadata/a.json"):
         put(bucket, name)
     kinds = {"hudi": "Hudi", "ice": "Iceberg", "people": "Delta", "shop/eu/orders": "Delta"}

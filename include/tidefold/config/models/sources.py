@@ -23,6 +23,8 @@ _UPSERTS = ["upsert", "insert", "update", "c", "r", "u", "I", "U"]
 _DELETES = ["delete", "d", "D"]
 # Where files can land: paths, and folders in object stores.
 LANDING_SCHEMES = ("", "s3", "abfss", "abfs", "gs")
+# Any other filesystem of fsspec, which is only read.
+FILESYSTEM = "filesystem"
 _KafkaNames = Annotated[
     Literal["kafka", "kafka-dash"] | None,
     Field(description="form of file names: kafka (topic+partition+offset, the default) or kafka-dash (also with -)"),
@@ -46,12 +48,12 @@ class LandedEntry(StrictModel):
 
     by_columns: ClassVar[bool] = True
     place_key: ClassVar[str] = "path"
-    schemes: ClassVar[tuple[str, ...]] = LANDING_SCHEMES
+    schemes: ClassVar[tuple[str, ...]] = (*LANDING_SCHEMES, FILESYSTEM)
 
     path: Text = Field(
         default="",
         description="folder of landed files, relative to this file or absolute, s3://bucket/folder, "
-        "gs://bucket/folder, or abfss://container@account.dfs.core.windows.net/folder",
+        "gs://bucket/folder, abfss://container@account.dfs.core.windows.net/folder, or sftp://host/folder",
     )
     kafka: KafkaEntry | None = Field(default=None, description="topic to read, instead of `path`")
     leave_out: list[Text] = Field(default=[], description="names or patterns of landed files that are left out")

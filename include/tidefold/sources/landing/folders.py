@@ -37,7 +37,10 @@ _DASH = re.compile(r"(?P<topic>[\w.-]{1,249})-(?P<partition>\d{1,9})-(?P<start>\
 
 
 def folder_at(address: Place) -> LandingPlace:
-    """The landing folder at a path, or at an address such as `s3://bucket/prefix`. Raises InvalidInputError."""
+    """The landing folder at a path, or at an address such as `s3://bucket/prefix` or `sftp://host/folder`.
+
+    Raises InvalidInputError.
+    """
     text = os.fspath(address)
     scheme = text.partition("://")[0] if "://" in text else ""
     # Imported here, so that only logs in an object store load its client.
@@ -53,6 +56,10 @@ def folder_at(address: Place) -> LandingPlace:
         with require_extra("gcs", "Google Cloud Storage"):
             from tidefold.sources.landing.gcs_folder import GcsFolder
         return GcsFolder(text)
+    if scheme not in ("", "file"):
+        from tidefold.sources.landing.fsspec_folder import FsspecFolder
+
+        return FsspecFolder(text)
     return DiskFolder(text)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
 from tidefold.errors import NotFoundError, StorageError
@@ -83,12 +83,21 @@ class LandingPlace(Protocol):
         ...
 
 
+class UnpinnedPlace(LandingPlace, Protocol):
+    """A place that does not pin: a reader compares the stamps of a file before and after."""
+
+    def find_stamp(self, name: str, stream: BinaryIO | None = None) -> Stamp:
+        """The stamp of a file as it is now; with an opened file, of that one. Raises OSError."""
+        ...
+
+
 def is_visible(name: str) -> bool:
     """Whether a file is neither hidden nor temporary, and in no hidden folder."""
-    return not name.endswith(_TEMPORARY) and not any(_is_hidden(part) for part in name.split("/"))
+    return not name.endswith(_TEMPORARY) and not any(is_hidden(part) for part in name.split("/"))
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether the name of a file or folder is one of the tools' own, such as `_SUCCESS`."""
     return name.startswith((".", "_"))
 
 
@@ -108,9 +117,9 @@ class DiskFolder:
         try:
             # List all names before reading sizes: a sink completes a file before it starts the next one. So the size of
             # a file is final once the next file is listed.
-            for name in sorted(filter(is_visible, list_below(self._root, skip=_is_hidden))):
+            for name in sorted(filter(is_visible, list_below(self._root, skip=is_hidden))):
                 try:
-                    yield ListedFile(name, stamp_of(self._root, name))
+                    yield ListedFile(name, self.find_stamp(name))
                 except UnsafeFileError as error:
                     yield ListedFile(name, Stamp(0, 0, 0.0), error)
         except OSError as error:
@@ -118,6 +127,9 @@ class DiskFolder:
 
     def open(self, name: str, stamp: Stamp | None = None) -> BinaryIO:
         return open_regular(self._root, name)
+
+    def find_stamp(self, name: str, stream: BinaryIO | None = None) -> Stamp:
+        return _stamp_from(os.fstat(stream.fileno()) if stream else stat_regular(self._root, name))
 
     def find_tables(self) -> dict[str, str]:
         tables = {}
@@ -147,10 +159,12 @@ def find_kind(folder: str | os.PathLike[str]) -> str:
     return next((kind for kind, mark in TABLE_MARKS.items() if next(Path(folder).glob(mark), None)), "")
 
 
-def stamp_of(root: str, name: str) -> Stamp:
-    """The stamp of a file of a folder on a disk as it is now. Raises UnsafeFileError, OSError."""
-    return stamp_from(stat_regular(root, name))
+def find_tables_in(names: Iterable[str]) -> dict[str, str]:
+    """Returns the kinds of the tables that these files belong to, by their folders."""
+    paths = [PurePosixPath(name) for name in names]
+    kinds = {str(p.parents[1]): kind for p in paths for kind, mark in TABLE_MARKS.items() if p.match(mark)}
+    return {one: kinds[one] for one in sorted(kinds) if not any(one.startswith(f"{other}/") for other in kinds)}
 
 
-def stamp_from(stat: os.stat_result) -> Stamp:
+def _stamp_from(stat: os.stat_result) -> Stamp:
     return Stamp(stat.st_ino, stat.st_size, stat.st_mtime)

@@ -7,11 +7,10 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import PurePosixPath
 from typing import BinaryIO, ClassVar, TypeAlias, TypeVar, cast
 
 from tidefold.errors import NotFoundError
-from tidefold.sources.landing.landing_place import TABLE_MARKS, ListedFile, ReplacedFileError, Stamp, is_visible
+from tidefold.sources.landing.landing_place import ListedFile, ReplacedFileError, Stamp, find_tables_in, is_visible
 from tidefold.storage.object_client import ObjectClient
 from tidefold.storage.object_store import RangeReader
 
@@ -155,9 +154,7 @@ class ObjectFolder(ABC):
         return cast(BinaryIO, io.BufferedReader(RangeReader(convert, size), BLOCK))
 
     def find_tables(self) -> dict[str, str]:
-        paths = (PurePosixPath(name) for page in self._read_pages("") for name, _ in page)
-        kinds = {str(p.parents[1]): kind for p in paths for kind, mark in TABLE_MARKS.items() if p.match(mark)}
-        return {one: kinds[one] for one in sorted(kinds) if not any(one.startswith(f"{other}/") for other in kinds)}
+        return find_tables_in(name for page in self._read_pages("") for name, _ in page)
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name

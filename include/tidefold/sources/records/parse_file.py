@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,7 @@ from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, Unfi
 from tidefold.sources.landing import problems, streams
 from tidefold.sources.landing.completeness import begins_as_named
 from tidefold.sources.landing.folders import folder_at
-from tidefold.sources.landing.landing_place import Stamp, stamp_from, stamp_of
+from tidefold.sources.landing.landing_place import Stamp, UnpinnedPlace
 from tidefold.sources.landing.listing import open_landed
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.quarantine.writer import QuarantineWriter
@@ -33,14 +32,15 @@ RecordText = tuple[int, bytes, RefusedRecordError | None, bool]
 def parse_file(task: FileTask, parse: Callable[[BinaryIO], ParsedFile]) -> ParsedFile:
     """The result of `parse` for the file. Raises UnfitFileError if the file as a whole cannot be taken."""
     file = task.file
-    pins = folder_at(file.root).pins
+    place = folder_at(file.root)
+    unpinned = None if place.pins else cast(UnpinnedPlace, place)
     try:
         with open_landed(file) as stream:
-            if not pins:
-                _check_stamp(task, stamp_from(os.fstat(stream.fileno())))
+            if unpinned:
+                _check_stamp(task, unpinned.find_stamp(file.name, stream))
             parsed = parse(stream)
-        if not pins:
-            _check_stamp(task, stamp_of(file.root, file.name))
+        if unpinned:
+            _check_stamp(task, unpinned.find_stamp(file.name))
     except OSError as error:
         raise UnfitFileError(problems.report_unopened(file.name, error)) from error
     except streams.ShrunkError as error:
@@ -63,8 +63,9 @@ def _check_stamp(task: FileTask, now: Stamp) -> None:
     planned = task.file.stamp
     if not planned.holds(now):
         raise UnfitFileError(problems.report_changed(task.file.name, "was replaced while it was taken"))
-    if planned != now and not task.newest:
-        # It was planned as complete without reading its end, and was not complete.
+    if planned != now and not (task.newest and planned.inode):
+        # It was planned as complete without reading its end, and was not complete. Without an inode, a file that grew
+        # looks like a longer one in its place.
         raise UnfitFileError(problems.report_growing(task.file.name))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.landing import find_pending
+from support.sftp_server import SftpBucket
 from tidefold.changelog.schema import DELETE
 from tidefold.changelog.segment import read_change_set
 from tidefold.compute.runners import in_process
@@ -19,6 +20,7 @@ from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.storage import open_store
+from tidefold.wiring import open_pipeline
 
 BANK = Path(__file__).parents[3] / "data" / "bank"
 KEYS = {"accounts": "aid", "branches": "bid", "tellers": "tid"}
@@ -84,6 +86,11 @@ def test_every_phase_equals_the_truth(pipeline: Pipeline, tmp_path: Path) -> Non
             assert replayed(pipeline, log) == truth(log, phase)
         assert find_pending(pipeline, logs) == []
     assert all(message.startswith("took ") and " 0 quarantined" in message for message in messages)
+
+
+def test_every_phase_equals_the_truth_over_sftp(tmp_path: Path, sftp: SftpBucket) -> None:
+    (tmp_path / "tidefold.yaml").write_text(CONFIG.replace("landing/", f"{sftp.root}/landing/"))
+    test_every_phase_equals_the_truth(open_pipeline(tmp_path / "tidefold.yaml"), tmp_path)
 
 
 def test_taken_all_at_once_it_is_the_same_and_the_records_sent_again_are_counted(
