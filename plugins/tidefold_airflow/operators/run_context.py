@@ -5,6 +5,7 @@ Detects that a person marked the step before as success although it never ran: i
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,7 +59,9 @@ def open_scope(config: str | None, logs: Ids, context: Context, only: Sequence[s
     if isinstance(logs, str):
         raise InvalidInputError("LOGS_NOT_A_LIST", f"`logs` must be a list, not the text `{logs}`.")
     # A user who may set a parameter of a run must not be able to write anywhere on the worker.
-    pipeline = replace(connect(read_config(config_path(config))), any_target=False, versions={}, connections=find_extra)
+    pipeline = replace(
+        connect(read_config(config_path(config))), any_target=False, versions={}, connections=find_stored
+    )
     chosen = list(logs or only or pipeline.config.logs)
     _require_allowed(chosen, only)
     for log in chosen:
@@ -120,14 +123,16 @@ def find_server(connection: str) -> str:
         return ""
 
 
-def find_extra(connection: str) -> str:
-    """Returns the extra of a connection, as JSON; empty: Airflow has no such connection, or it has none."""
+def find_stored(connection: str) -> str:
+    """Returns a connection, as JSON; empty: Airflow has no such connection."""
     from tidefold_airflow.airflow_versions import BaseHook
 
     try:
-        return str(BaseHook.get_connection(connection).extra or "")
+        stored = BaseHook.get_connection(connection)
     except AirflowNotFoundException:
         return ""
+    names = ("conn_type", "host", "port", "login", "password", "schema", "extra")
+    return json.dumps({name: getattr(stored, name) for name in names})
 
 
 def has_spark(scope: TaskScope, address: str) -> bool:

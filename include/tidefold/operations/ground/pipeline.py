@@ -13,7 +13,7 @@ from tidefold.domain.paths import PlanPaths
 from tidefold.errors import NotFoundError
 from tidefold.ledger import ComparedFields, Items, Ledger, SetLedger, Versions
 from tidefold.operations.ground.outcome import Outcome, Status
-from tidefold.sources.kafka.client import find_connection
+from tidefold.sources.connections import FindConnection, find_in_environment
 from tidefold.storage import Store, logs_at_once
 from tidefold.storage.local_copies.host_copies import HostFolders
 from tidefold.storage.local_copies.roots import LocalRoots
@@ -31,7 +31,7 @@ class Pipeline:
     any_target: whether operations may write to and import from any address, as for a person at the command line;
         else, as in Airflow, only below the configured `targets`.
     plan_of: in the shadow store of a plan: what it is a plan of.
-    connections: returns the extra of an Airflow connection, as JSON; empty: there is none. It may have secrets.
+    connections: returns an Airflow connection, as JSON; empty: there is none. It may have secrets.
     """
 
     config: Config
@@ -44,7 +44,7 @@ class Pipeline:
     versions: Versions | None = field(default=None, compare=False, repr=False)
     any_target: bool = True
     plan_of: PlanOf | None = field(default=None, compare=False, repr=False)
-    connections: Callable[[str], str] = field(default=find_connection, compare=False, repr=False)
+    connections: FindConnection = field(default=find_in_environment, compare=False, repr=False)
 
     @property
     def again(self) -> Mapping[str, int] | None:

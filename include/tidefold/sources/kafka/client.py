@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.sources.connections import FindConnection, find_in_environment, read_connection
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -28,25 +27,9 @@ START_AGAIN = (
 )
 
 
-def find_connection(name: str) -> str:
-    """Returns the extra of a connection that the environment has in Airflow's form, as JSON; empty: it has none."""
-    extra = json.loads(os.environ.get(f"AIRFLOW_CONN_{name.upper()}", "{}")).get("extra", "")
-    return extra if isinstance(extra, str) else json.dumps(extra)
-
-
-def read_settings(name: str | None, find: Callable[[str], str] = find_connection) -> dict[str, Any]:
-    """Returns the settings of a client that a connection has. Raises InvalidInputError, which has none of them."""
-    try:
-        settings = json.loads(find(name) or "null") if name else {}
-    except ValueError:
-        settings = None
-    if isinstance(settings, dict):
-        return settings
-    raise InvalidInputError(
-        "CONNECTION_MISSING",
-        f"There is no connection `{name}` whose extra has settings of a client.",
-        hint=f"Make it in Airflow, or set AIRFLOW_CONN_{str(name).upper()}='{{\"extra\": {{...}}}}'.",
-    )
+def read_settings(name: str | None, find: FindConnection = find_in_environment) -> Mapping[str, Any]:
+    """Returns the settings of a client that the extra of a connection has. Raises InvalidInputError without them."""
+    return read_connection(name, find).extra if name else {}
 
 
 @dataclass(frozen=True, slots=True)
