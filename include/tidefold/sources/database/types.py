@@ -121,8 +121,6 @@ _FORMS: Mapping[tuple[str, str], ColumnForm] = {
     **{(one, "string"): ColumnForm(text, text) for one, text in _YEARS.items()},
     ("time", "long"): ColumnForm(_MICROS, f"{_MICROS}::text"),
 }
-# Elements that ADBC gives as a list of what Arrow casts.
-_LISTED = ("int2", "int4", "int8", "text", "varchar", "bpchar", "bool", "float4", "float8", "date", "timestamp")
 
 
 def find_form(source: DatabaseColumn, column: str) -> ColumnForm | None:
@@ -135,7 +133,7 @@ def find_form(source: DatabaseColumn, column: str) -> ColumnForm | None:
         return None
     is_number = source.type == "numeric" and (type_.element or type_).name == "string"
     local = _local_text(type_, "{c}", is_number)
-    return replace(_list_form(source.type, form) if source.is_array else form, local=local)
+    return replace(_list_form(form) if source.is_array else form, local=local)
 
 
 def _find_form(source: DatabaseColumn, type_: Type) -> ColumnForm | None:
@@ -152,15 +150,18 @@ def _find_form(source: DatabaseColumn, type_: Type) -> ColumnForm | None:
     return form
 
 
-def _list_form(element: str, form: ColumnForm) -> ColumnForm:
+def _list_form(form: ColumnForm) -> ColumnForm:
     each = join_texts([(form.text.replace("{c}", "e"), False)])
-    joined = f"(select coalesce(string_agg({each}, '' order by n), '') from unnest({{c}}) with ordinality as u(e, n))"
+    elements = "unnest({c}) with ordinality as u(e, n)"
+    joined = f"(select coalesce(string_agg({each}, '' order by n), '') from {elements})"
     # A list of lists must not look like a list, which begins with a digit.
     text = f"case when array_ndims({{c}}) > 1 then {{c}}::text else cardinality({{c}}) || '[' || {joined} end"
     unfit = "array_ndims({c}) > 1"
     if form.unfit:
         unfit += f" or exists (select from unnest({{c}}) as u(e) where {form.unfit.replace('{c}', 'e')})"
-    return ColumnForm("{c}" if element in _LISTED else "{c}::text[]", text, unfit)
+    chosen = f"array(select {form.select.replace('{c}', 'e')} from {elements} order by n)"
+    listed = f"case when {{c}} is not null then {chosen} end"
+    return ColumnForm("{c}" if form.select == "{c}" else listed, text, unfit)
 
 
 def join_texts(texts: Sequence[tuple[str, bool]]) -> str:
