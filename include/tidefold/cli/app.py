@@ -25,6 +25,7 @@ _GROUPS = {
     "quarantine": "list_ show retry settle",
     "consumer": "register remove",
     "set": "show views release",
+    "source": "attest",
     "spark": "start stop status jars serve",
 }
 _HIDDEN = ("spark serve",)

@@ -21,6 +21,7 @@ class AlarmKind(StrEnum):
     GROWTH = "growth"
     LAG = "lag"
     SILENCE = "silence"
+    SOURCE = "source"
     UNREADABLE = "unreadable"
 
 

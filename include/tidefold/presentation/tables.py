@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidefold.domain.ingest.append import differences
 from tidefold.domain.snapshot.select_kind import NAMED_KIND
 from tidefold.domain.table.table_spec import TableSpec
-from tidefold.domain.verify.expected_files import is_old
+from tidefold.domain.verify.expected_files import SourceProof, is_old
 from tidefold.domain.wording import choose_record_noun, count_noun, format_minute, in_units
 from tidefold.errors import InvalidInputError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidefold.config import LogConfig
     from tidefold.domain.log_state import Drill, ReadFrom, Snapshot
-    from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
+    from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof, SourceProof
     from tidefold.operations.inspect.check_history import ChecksOverTime
     from tidefold.operations.inspect.log_status import LogStatus
     from tidefold.operations.local_copies.inventory import LocalUse
@@ -305,6 +305,8 @@ def proof_lines(status: LogStatus, now: str) -> Iterator[str]:
         yield f"{log}: {describe_damage(proof)}; {verify} names the files."
     if proof and (read := proof.readers):
         yield f"{log}: {describe_read_back(read)}."
+    if proof and (source := proof.source):
+        yield f"{log}: {describe_source_proof(source)}."
     if status.drilled and status.drilled.drill:
         again = f"{_OLD}: `tidefold check drill {log}` repeats it" if is_drill_old(status, now) else ""
         yield f"{log}: snapshot {status.drilled.id}: {describe_drill(status.drilled.drill)}{again}."
@@ -326,6 +328,12 @@ def describe_read_back(read: ReaderProof) -> str:
     return (
         f"{when}: {count_noun(read.rows, 'row')} in {count_noun(read.files, 'file')}, bytes of {read.hashed:,} hashed"
     )
+
+
+def describe_source_proof(source: SourceProof) -> str:
+    """What the newest comparison with the source proved."""
+    word = "DIFFERS FROM ITS SOURCE" if source.differ else "undecided" if source.error else "compared with its source"
+    return f"{word} {format_minute(source.instant)} ({source.table}, by {source.by}): {source.sentence}"
 
 
 def _describe_proof(proof: ProofRecord) -> str:

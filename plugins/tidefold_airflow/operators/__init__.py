@@ -34,7 +34,7 @@ from tidefold_airflow.operators.spark import (
     TidefoldSparkOperator,
     TidefoldVerifyReadersOperator,
 )
-from tidefold_airflow.operators.verify import TidefoldDrillOperator, TidefoldScrubOperator
+from tidefold_airflow.operators.verify import TidefoldAttestOperator, TidefoldDrillOperator, TidefoldScrubOperator
 
 __all__ = [
     "TidefoldAbortOperator",
@@ -42,6 +42,7 @@ __all__ = [
     "TidefoldApplyPlanOperator",
     "TidefoldApprovalOperator",
     "TidefoldAsOfOperator",
+    "TidefoldAttestOperator",
     "TidefoldAuditOperator",
     "TidefoldCleanOperator",
     "TidefoldConfirmOperator",

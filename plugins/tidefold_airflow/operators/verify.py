@@ -72,3 +72,51 @@ class TidefoldScrubOperator(TidefoldLogOperator):
             for alarm in outcome.details.alarms:
                 self.log.error("%s: %s", log, alarm)
         return outcome
+
+
+class TidefoldAttestOperator(TidefoldLogOperator):
+    """
+    Compares the published table of each log with its source, a PostgreSQL database, while both change. Starts no Spark.
+
+    Fails, without a retry, if a table differs, and names its first rows. Needs the right to SELECT.
+
+    :param connection: Connection of type ``postgres``. (templated)
+    :param table: ``schema.table``; default: as the topic of the log says. (templated)
+    :param leave_out: Columns that are not compared.
+    :param looks: How often keys that move are looked at again.
+    :param patience: Seconds that a look waits for news of the log.
+    :param lag: Seconds after which a change of the source is in the log for certain.
+    :param logs, only, config: As for TidefoldSparkOperator. (templated)
+    """
+
+    template_fields: Sequence[str] = (*TidefoldLogOperator.template_fields, "connection", "table")
+    # The text of a notifier about a failed task.
+    failure_text = "found that tables differ from their source, or could not tell"
+
+    def __init__(
+        self,
+        *,
+        connection: str,
+        table: str = "",
+        leave_out: Sequence[str] = (),
+        looks: int = 4,
+        patience: float = 60.0,
+        lag: float = 3600.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.connection = connection
+        self.table = table
+        self.leave_out = tuple(leave_out)
+        self.looks = looks
+        self.patience = patience
+        self.lag = lag
+
+    def act(self, scope: TaskScope, log: str) -> Outcome:
+        from tidefold.operations.attest.attest import attest
+        from tidefold.operations.attest.proof import AttestRequest
+
+        request = AttestRequest(
+            self.connection, self.table, self.leave_out, self.looks, self.patience, self.lag, f"run {scope.run}"
+        )
+        return attest(scope.pipeline, log, request)

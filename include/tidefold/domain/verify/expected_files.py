@@ -289,6 +289,46 @@ class ReaderProof:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceProof:
+    """What a comparison of the published table with its source proved.
+
+    instant, by: when it ended (ISO 8601, for people), and who asked. table, connection: what was compared with.
+    snapshots: the first and the last that was looked at. looks: how often.
+    equal, moving, differ: how many keys are equal at rest, changed in every look, and differ.
+    apart: how many differences of each known kind were counted apart.
+    waiting: what differed at rest once: key, hashes of both sides, and since when (seconds since 1970).
+    left_out: columns that were not compared. not_there: columns of the source that the log does not have.
+    groups, checksum: how many groups of keys were counted, and the sha256 of their numbers and checksums.
+    error, hint: what differs, or why nothing can be told, and the next step; empty: all is equal.
+    """
+
+    instant: str
+    by: str
+    connection: str
+    table: str
+    snapshots: tuple[int, int]
+    looks: int = 0
+    equal: int = 0
+    moving: int = 0
+    differ: int = 0
+    apart: Mapping[str, int] = field(default_factory=dict)
+    waiting: tuple[tuple[str, int | None, int | None, float], ...] = ()
+    left_out: tuple[str, ...] = ()
+    not_there: tuple[str, ...] = ()
+    groups: int = 0
+    checksum: str = ""
+    error: str = ""
+    hint: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What was proved, in one sentence."""
+        first, last = self.snapshots
+        which = f"snapshot {first}" if first == last else f"snapshots {first} to {last}"
+        return f"{which}: {self.equal:,} keys equal at rest, {self.moving:,} still moving, {self.differ:,} differ"
+
+
+@dataclass(frozen=True, slots=True)
 class ProofRecord:
     """What is known of the newest proofs of a log: of scrubs, and of complete runs of `verify`.
 
@@ -301,6 +341,7 @@ class ProofRecord:
     proved: when the newest round that read every file ended; empty: none did.
     damaged: names of the files with damage that is left. Each run reads them again.
     readers: the newest proof of what readers on Spark get.
+    source: the newest comparison with the source.
     """
 
     number: int = 0
@@ -314,6 +355,7 @@ class ProofRecord:
     proved: str = ""
     damaged: tuple[str, ...] = ()
     readers: ReaderProof | None = None
+    source: SourceProof | None = None
 
     @property
     def share(self) -> float:

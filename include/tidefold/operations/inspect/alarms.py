@@ -45,6 +45,8 @@ def _find_damage(status: LogStatus) -> Iterator[LogAlarm]:
         yield LogAlarm(status.log, AlarmKind.DAMAGE, message, f"`tidefold check verify {status.log} --repair`.")
     if status.proof and (read := status.proof.readers) and read.error:
         yield LogAlarm(status.log, AlarmKind.DAMAGE, read.error, read.hint)
+    if status.proof and (source := status.proof.source) and source.differ:
+        yield LogAlarm(status.log, AlarmKind.SOURCE, source.error, source.hint)
 
 
 def _find_failed_gate(status: LogStatus) -> Iterator[LogAlarm]:

@@ -117,6 +117,12 @@ def find_refused_of(pipeline: Pipeline, state: LogState, key: Sequence[str]) -> 
     return tuple(_describe(one) for one in _all(pipeline, state) if key_in(one.entry.record, state.shape) == wanted)
 
 
+def find_refused_keys(pipeline: Pipeline, state: LogState) -> dict[tuple[str, ...], str]:
+    """Returns the reason of the last refused record of each key that the text of a record shows."""
+    keys = ((key_in(one.entry.record, state.shape), one.entry.reason) for one in _all(pipeline, state))
+    return {key: reason for key, reason in keys if key is not None}
+
+
 def _all(pipeline: Pipeline, state: LogState) -> Iterator[Refused]:
     for path in quarantine_files(state):
         try:

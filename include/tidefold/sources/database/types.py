@@ -106,7 +106,8 @@ _FORMS: Mapping[tuple[str, str], ColumnForm] = {
     # A cast to text would cut its blanks, and add a mask.
     ("bpchar", "string"): ColumnForm(_PADDED, _PADDED),
     ("inet", "string"): ColumnForm("textin(inet_out({c}))", "textin(inet_out({c}))"),
-    ("numeric", "decimal"): ColumnForm("{c}::text", _NUMBER),
+    # The connector's precise mode makes null of NaN.
+    ("numeric", "decimal"): ColumnForm("{c}::text", "case when {c} <> 'NaN' then trim_scale({c})::text end"),
     ("numeric", "string"): ColumnForm("{c}::text", _NUMBER),
     ("bool", "boolean"): ColumnForm("{c}", "{c}::int::text"),
     ("bit", "boolean"): ColumnForm("{c} = B'1'", "{c}::int::text"),

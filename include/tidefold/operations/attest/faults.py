@@ -1,0 +1,150 @@
+"""Names the rows of a log that differ from its source, and tells those apart that the log itself knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
+
+from tidefold.domain.log_state import Column
+from tidefold.domain.table.table_spec import Deletes
+from tidefold.errors import NotFoundError, TidefoldError
+from tidefold.operations.attest.sides import LocalRows, Published, read_rows
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.inspect.explain_key import explain_key
+from tidefold.operations.quarantine.inspect import find_refused_keys
+from tidefold.sources.database.comparison import RowComparison
+from tidefold.sources.database.connection import Reader
+
+# Faults that are named with their columns, and those that are explained by a change.
+_NAMED, _EXPLAINED = 1_000, 10
+MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
+_Texts = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFault:
+    """A row that differs from the source.
+
+    kind: missing in the table, extra in it, or changed.
+    columns: which of its columns differ.
+    known: the kind of difference that the log knows; empty: it knows none.
+    made_by: the change that made the row of the table.
+    """
+
+    key: Mapping[str, object]
+    kind: str
+    columns: tuple[str, ...] = ()
+    known: str = ""
+    made_by: str = ""
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{name}={value}" for name, value in self.key.items())
+        where = {MISSING: "is missing in the table", EXTRA: "is not at the source", CHANGED: "differs"}[self.kind]
+        columns = f" in {', '.join(self.columns)}" if self.columns else ""
+        return f"{listed} {where}{columns}{f'; {self.made_by}' if self.made_by else ''}"
+
+
+def name_faults(
+    pipeline: Pipeline,
+    published: Published,
+    reader: Reader,
+    comparison: RowComparison,
+    local: LocalRows,
+    keys: Collection[str],
+) -> list[KeyFault]:
+    """Returns the first of the keys that differ, each with its columns. One that is equal by now is not among them."""
+    if not keys:
+        return []
+    chosen = sorted(keys)[:_NAMED]
+    theirs = comparison.read_texts(reader, chosen)
+    ours = local.read_texts(read_rows(pipeline, published), chosen)
+    refused = find_refused_keys(pipeline, published.state)
+    left_out = {_text_of(comparison, json.loads(one)["key"]) for one in published.snapshot.unresolved_keys}
+    faults = []
+    for key in chosen:
+        fault = _name(published, comparison, key, theirs.get(key), ours.get(key))
+        if fault is None:
+            continue
+        texts = split_key(key)
+        known = f"quarantined ({refused[texts]})" if texts in refused else fault.known
+        faults.append(_add(fault, "left out" if texts in left_out else known))
+    unknown = islice((fault for fault in faults if not fault.known), _EXPLAINED)
+    explained = {id(fault): _explain(pipeline, published.state.log, fault) for fault in unknown}
+    return [_add(fault, fault.known, explained.get(id(fault), "")) for fault in faults]
+
+
+def _add(fault: KeyFault, known: str, made_by: str = "") -> KeyFault:
+    return KeyFault(fault.key, fault.kind, fault.columns, known, made_by)
+
+
+def _name(
+    published: Published, comparison: RowComparison, key: str, theirs: _Texts | None, ours: _Texts | None
+) -> KeyFault | None:
+    named = read_key(comparison, key)
+    merge = published.plan.shape.merge
+    if ours is None or theirs is None:
+        kind = MISSING if ours is None else EXTRA
+        known = "deletes ignored" if kind == EXTRA and merge.deletes is not Deletes.APPLY else ""
+        return None if ours is theirs else KeyFault(named, kind, known=known)
+    columns = [one for one in comparison.columns if theirs[one.name] != ours[one.name]]
+    kinds = {_find_known(one, theirs[one.name], ours[one.name]) for one in columns}
+    known = "" if "" in kinds else ", ".join(sorted(kinds))
+    return KeyFault(named, CHANGED, tuple(one.name for one in columns), known) if columns else None
+
+
+def _find_known(column: Column, theirs: str | None, ours: str | None) -> str:
+    """Returns which difference of a value the log knows; empty: none."""
+    if theirs == "NaN" and ours is None:
+        return "NaN as null"
+    return "default" if column.may_lack and ours == column.default else ""
+
+
+def _explain(pipeline: Pipeline, log: str, fault: KeyFault) -> str:
+    """Returns the change that made or deleted the row."""
+    try:
+        explained = explain_key(pipeline, log, json.dumps(fault.key))
+    except NotFoundError:
+        return "the log never had it"
+    except TidefoldError as error:
+        return f"not explained: {error.code}"
+    made = explained.made_by
+    if made is None:
+        return explained.remark
+    verb = "deleted by" if made.op == "delete" else "made by"
+    landed = f" in {made.landed}" if made.landed else ""
+    return f"{verb} {made.op}{f' of order {made.at}' if made.at else ''}{landed}, {made.source}"
+
+
+def split_key(text: str) -> tuple[str, ...]:
+    """Returns the texts of the values of a key."""
+    parts = []
+    while text:
+        length, _, rest = text.partition(":")
+        parts.append(rest[: int(length)])
+        text = rest[int(length) :]
+    return tuple(parts)
+
+
+def read_key(comparison: RowComparison, text: str) -> dict[str, object]:
+    """Returns a key as `explain` takes it."""
+    columns = [one for one in comparison.columns if one.name in comparison.key]
+    return {one.name: _read_value(one.type, value) for one, value in zip(columns, split_key(text), strict=True)}
+
+
+def _read_value(type_: str, text: str) -> object:
+    if type_ in ("int", "long"):
+        return int(text)
+    if type_ == "boolean":
+        return text == "1"
+    if type_ == "date":
+        return (date(1970, 1, 1) + timedelta(days=int(text))).isoformat()
+    if type_ == "timestamp":
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(text))).isoformat()
+    return text
+
+
+def _text_of(comparison: RowComparison, key: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(str(key.get(one.name)) for one in comparison.columns if one.name in comparison.key)

@@ -1,0 +1,134 @@
+"""The side of the log in a comparison with its source: published rows as hashes, and the keys that changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidefold.changelog.duckdb_connections import connect
+from tidefold.changelog.schema import CLEAR
+from tidefold.changelog.segment import read_change_set
+from tidefold.domain.log_state import Expire, LogState, Snapshot
+from tidefold.domain.table.table_spec import VALID_TO, Engine
+from tidefold.fold.base_rows import drop_expired
+from tidefold.fold.fold_bucket import MERGE_MEMORY
+from tidefold.operations.ground.pipeline import Pipeline, find_current_limit
+from tidefold.operations.ground.read import ReadRequest, What, find_published, plan_from, require_state
+from tidefold.read.plan import ReadPlan
+from tidefold.read.task import read_task
+from tidefold.sources.database.comparison import Hashes, RowComparison
+from tidefold.storage.safe_files import open_scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What readers see of a log at one moment. expire: which of its rows are hidden, because they are too old."""
+
+    state: LogState
+    snapshot: Snapshot
+    plan: ReadPlan
+    expire: Expire | None
+
+    @classmethod
+    def find(cls, pipeline: Pipeline, log: str) -> Published:
+        """Raises NotFoundError if nothing is published."""
+        state = require_state(pipeline, log)
+        snapshot, ttl = find_published(state), pipeline.log(log).ttl
+        expire = find_current_limit(pipeline, state) if ttl else None
+        return cls(state, snapshot, plan_from(pipeline, state, ReadRequest(snapshot=snapshot.id)), expire)
+
+
+class LocalRows:
+    """The published rows as hashes in DuckDB, which spills to disk."""
+
+    def __init__(self, duck: duckdb.DuckDBPyConnection, comparison: RowComparison) -> None:
+        self._duck, self._comparison = duck, comparison
+        self._duck.execute("CREATE TEMP TABLE hashes (k VARCHAR, g INTEGER, h BIGINT)")
+
+    def load(self, batches: Iterator[pa.RecordBatch], keys: Collection[str] | None) -> None:
+        """Takes the hashes of rows with the columns of the log instead of former ones. keys: of these alone."""
+        self._duck.execute("DELETE FROM hashes")
+        self._ask(keys or ())
+        only = "" if keys is None else " SEMI JOIN asked USING (k)"
+        for batch in batches:
+            self._register(batch)
+            self._duck.execute(f"INSERT INTO hashes FROM ({self._comparison.select_local('batch')}){only}")
+
+    def read_sums(self) -> dict[int, tuple[int, str]]:
+        """Returns number of rows and checksum of each group."""
+        rows = self._duck.execute("SELECT g, count(*), sum(h::HUGEINT)::VARCHAR FROM hashes GROUP BY g").fetchall()
+        return {group: (count, checksum) for group, count, checksum in rows}
+
+    def read_groups(self, groups: Collection[int]) -> Hashes:
+        """Returns the rows of some groups."""
+        asked = self._duck.execute("SELECT k, h FROM hashes WHERE list_contains(?::INTEGER[], g)", [sorted(groups)])
+        return dict(asked.fetchall())
+
+    def read_keys(self, keys: Collection[str]) -> Hashes:
+        """Returns the rows of some keys."""
+        self._ask(keys)
+        return dict(self._duck.execute("SELECT k, h FROM hashes SEMI JOIN asked USING (k)").fetchall())
+
+    def read_texts(self, batches: Iterator[pa.RecordBatch], keys: Collection[str]) -> dict[str, dict[str, str | None]]:
+        """Returns the text of each value of some keys."""
+        texts: dict[str, dict[str, str | None]] = {}
+        self._ask(keys)
+        for batch in batches:
+            self._register(batch)
+            query = f"FROM ({self._comparison.select_local_texts('batch')}) SEMI JOIN asked USING (k)"
+            for key, *values in self._duck.execute(query).fetchall():
+                texts[key] = self._comparison.name_texts(values)
+        return texts
+
+    def _ask(self, keys: Collection[str]) -> None:
+        self._duck.register("asked", pa.table({"k": pa.array(sorted(keys), pa.string())}))
+
+    def _register(self, batch: pa.RecordBatch) -> None:
+        # By place: names of columns are the user's, and DuckDB takes `id` and `ID` for one.
+        arrays = [batch.column(one.name) for one in self._comparison.columns]
+        self._duck.register("batch", pa.table(arrays, [f"c{i}" for i in range(len(arrays))]))
+
+
+@contextmanager
+def open_local_rows(comparison: RowComparison) -> Iterator[LocalRows]:
+    """Opens a place for hashes, which ends with its scratch folder."""
+    with open_scratch() as scratch, connect(MERGE_MEMORY, scratch) as duck:
+        try:
+            yield LocalRows(duck, comparison)
+        finally:
+            duck.execute("DROP TABLE IF EXISTS hashes")
+
+
+def read_rows(pipeline: Pipeline, published: Published) -> Iterator[pa.RecordBatch]:
+    """Yields the published rows; of a history the newest version of each key. Raises CorruptError, RefusedError."""
+    plan = published.plan
+    for task in plan.tasks:
+        for batch in read_task(pipeline.store, plan, task):
+            rows = (
+                batch.filter(pc.is_null(batch.column(VALID_TO))) if plan.shape.merge.engine is Engine.HISTORY else batch
+            )
+            yield from drop_expired([rows], published.expire)
+
+
+def find_changed(
+    pipeline: Pipeline, state: LogState, after: int, comparison: RowComparison, keys: Collection[str]
+) -> set[str]:
+    """Returns which of the keys the log changes after a change set; all, if the table was emptied."""
+    aligner = plan_from(pipeline, state, ReadRequest(What.LOG)).aligner
+    named = [(f"c{i}", one.name) for i, one in enumerate(comparison.columns) if one.name in comparison.key]
+    changed = set[str]()
+    for change_set in state.change_sets_in(after, state.last_sqn):
+        changes = aligner.changes(read_change_set(pipeline.store, change_set), change_set.schema)
+        if pc.any(pc.equal(changes["_op"], CLEAR)).as_py():
+            return set(keys)
+        with connect() as duck:
+            duck.register("changed", pa.table({number: changes[name] for number, name in named}))
+            duck.register("asked", pa.table({"k": pa.array(sorted(keys), pa.string())}))
+            query = f"FROM (SELECT DISTINCT {comparison.local_key} AS k FROM changed) SEMI JOIN asked USING (k)"
+            changed |= {key for (key,) in duck.execute(query).fetchall()}
+    return changed

@@ -1,0 +1,158 @@
+"""The SQL by which rows of a table and rows of a log are compared: a key as text, its group, and a hash of the row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidefold.domain.log_state import Column, Expire
+from tidefold.errors import RefusedError
+from tidefold.sources.database.catalogue import SourceTable
+from tidefold.sources.database.connection import Reader, quote_name, quote_text
+from tidefold.sources.database.types import ColumnForm, find_form, join_texts
+
+# Hexadecimal digits of an md5 that become a number: 60 bits.
+_DIGITS = 15
+# A key by its text, and the hash of its row.
+Hashes = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RowComparison:
+    """Which columns of a table and of a log are compared, and how.
+
+    key: names of the columns of the key. columns: of the log, in its order; the key is among them.
+    forms: by the name of each column. lists: the names of those that are lists.
+    groups: in how many groups keys are counted.
+    expired: SQL of the rows of the table that are too old for the log; empty: none are.
+    """
+
+    table: SourceTable
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+    forms: Mapping[str, ColumnForm]
+    lists: Collection[str]
+    groups: int
+    expired: str = ""
+
+    @classmethod
+    def plan(
+        cls, table: SourceTable, key: tuple[str, ...], columns: Sequence[Column], groups: int, expire: Expire | None
+    ) -> RowComparison:
+        """Raises RefusedError, which names columns that the table lacks, or whose types have no common text."""
+        forms, lists, wrong = dict[str, ColumnForm](), set[str](), list[str]()
+        for column in columns:
+            source = table.find_column(column.name)
+            form = find_form(source, column.type) if source else None
+            if form is None:
+                wrong.append(f"{column.name} ({source.declared if source else 'not there'}, {column.type} in the log)")
+                continue
+            forms[column.name] = form
+            lists |= {column.name} if source and source.is_array else set()
+        if wrong:
+            raise RefusedError(
+                "ATTEST_COLUMNS",
+                f"Columns of `{table.full_name}` cannot be compared: {', '.join(wrong)}.",
+                hint="Leave them out with `--leave-out COLUMN`: the proof names them.",
+            )
+        too_old = f"{quote_name(expire.column)} < {quote_text(expire.before)}" if expire else ""
+        return cls(table, key, tuple(columns), forms, lists, groups, too_old)
+
+    # --- the table of the database
+    def read_sums(self, reader: Reader) -> dict[int, tuple[int, str]]:
+        """Returns number of rows and checksum of each group."""
+        rows = reader.list(f"select g, count(*) as n, sum(h)::text as s from ({self._select()}) x group by g")
+        return {row["g"]: (row["n"], row["s"]) for row in rows}
+
+    def read_groups(self, reader: Reader, groups: Collection[int]) -> Hashes:
+        """Returns the rows of some groups."""
+        listed = f"{{{','.join(map(str, sorted(groups)))}}}"
+        rows = reader.read(f"select k, h from ({self._select()}) x where g = any($1::int[])", listed)
+        return dict(zip(rows["k"].to_pylist(), rows["h"].to_pylist(), strict=True))
+
+    def read_keys(self, reader: Reader, keys: Iterable[str]) -> Hashes:
+        """Returns the rows of some keys."""
+        rows = reader.read(f"select k, h from ({self._select(self._of_keys())}) x", json.dumps(sorted(keys)))
+        return dict(zip(rows["k"].to_pylist(), rows["h"].to_pylist(), strict=True))
+
+    def read_texts(self, reader: Reader, keys: Iterable[str]) -> dict[str, dict[str, str | None]]:
+        """Returns the text of each value of some keys."""
+        named = ", ".join(f"{self._text(one.name)} as c{i}" for i, one in enumerate(self.columns))
+        statement = f"select {self._key()} as k, {named} from {self._from(self._of_keys())}"
+        return {row.pop("k"): self._by_name(row) for row in reader.list(statement, json.dumps(sorted(keys)))}
+
+    def count_apart(self, reader: Reader) -> dict[str, int]:
+        """Counts what the log cannot have: values that a connector loses, and rows that are too old."""
+        lost = [one.name for one in self.columns if self._is_lossy(one)]
+        counts = {f"NaN of `{name}` as null": f"count(*) filter (where {quote_name(name)} = 'NaN')" for name in lost}
+        counts |= {"expired": f"count(*) filter (where {self.expired})"} if self.expired else {}
+        if not counts:
+            return {}
+        named = ", ".join(f"{count} as c{i}" for i, count in enumerate(counts.values()))
+        [row] = reader.list(f"select {named} from {self.table.quoted}")
+        return {name: row[f"c{i}"] for i, name in enumerate(counts) if row[f"c{i}"]}
+
+    def _is_lossy(self, column: Column) -> bool:
+        source = self.table.find_column(column.name)
+        return source is not None and source.type == "numeric" and column.type.startswith("decimal")
+
+    def _select(self, joined: str = "") -> str:
+        hashed = _hash_number(f"md5(convert_to({self._joined(self.columns)}, 'UTF8'))", "('x0' || {})::bit(64)::bigint")
+        group = _hash_number(f"md5(convert_to({self._key()}, 'UTF8'))", "('x0' || {})::bit(64)::bigint")
+        return (
+            f"select {self._key()} as k, ({group} % {self.groups})::int as g, {hashed} as h from {self._from(joined)}"
+        )
+
+    def _from(self, joined: str) -> str:
+        fresh = f" where not coalesce({self.expired}, false)" if self.expired else ""
+        return f"{self.table.quoted} {joined}{fresh}"
+
+    def _of_keys(self) -> str:
+        return f"join json_array_elements_text($1::json) as asked(_tidefold_key) on _tidefold_key = {self._key()}"
+
+    def _key(self) -> str:
+        return self._joined([one for one in self.columns if one.name in self.key])
+
+    def _joined(self, columns: Iterable[Column]) -> str:
+        return join_texts([(self._text(one.name), one.name in self.lists) for one in columns])
+
+    def _text(self, name: str) -> str:
+        return self.forms[name].of(quote_name(name)).text
+
+    # --- the rows of the log, in DuckDB, whose columns are c0, c1, ...
+    def select_local(self, rows: str) -> str:
+        """Returns the DuckDB query of key, group and hash of each of these rows."""
+        hashed, group = (
+            _hash_number(f"md5({text})", "('0x' || {})::bigint") for text in (self._local(self.columns), self.local_key)
+        )
+        return f"select {self.local_key} as k, ({group} % {self.groups})::int as g, {hashed} as h from {rows}"
+
+    @property
+    def local_key(self) -> str:
+        """The DuckDB text of a key."""
+        return self._local([one for one in self.columns if one.name in self.key])
+
+    def select_local_texts(self, rows: str) -> str:
+        """Returns the DuckDB query of the text of each value of these rows."""
+        texts = (f"{self._local_text(i)} as c{i}" for i in range(len(self.columns)))
+        return f"select {self.local_key} as k, {', '.join(texts)} from {rows}"
+
+    def name_texts(self, texts: Sequence[str | None]) -> dict[str, str | None]:
+        """Returns texts of a row by the name of their columns."""
+        return dict(zip([one.name for one in self.columns], texts, strict=True))
+
+    def _by_name(self, row: Mapping[str, Any]) -> dict[str, str | None]:
+        return self.name_texts([row[f"c{i}"] for i in range(len(self.columns))])
+
+    def _local(self, columns: Iterable[Column]) -> str:
+        numbers = {one.name: i for i, one in enumerate(self.columns)}
+        return join_texts([(self._local_text(numbers[one.name]), one.name in self.lists) for one in columns])
+
+    def _local_text(self, number: int) -> str:
+        return self.forms[self.columns[number].name].of(f"c{number}").local
+
+
+def _hash_number(hashed: str, form: str) -> str:
+    return form.format(f"substr({hashed}, 1, {_DIGITS})")
