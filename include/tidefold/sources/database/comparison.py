@@ -85,7 +85,7 @@ class RowComparison:
 
     def count_apart(self, reader: Reader) -> dict[str, int]:
         """Counts what the log cannot have: values that a connector loses, and rows that are too old."""
-        lost = [one.name for one in self.columns if self._is_lossy(one)]
+        lost = [one.name for one in self.columns if self.is_numeric(one) and one.type.startswith("decimal")]
         counts = {f"NaN of `{name}` as null": f"count(*) filter (where {quote_name(name)} = 'NaN')" for name in lost}
         counts |= {"expired": f"count(*) filter (where {self.expired})"} if self.expired else {}
         if not counts:
@@ -94,9 +94,10 @@ class RowComparison:
         [row] = reader.list(f"select {named} from {self.table.quoted}")
         return {name: row[f"c{i}"] for i, name in enumerate(counts) if row[f"c{i}"]}
 
-    def _is_lossy(self, column: Column) -> bool:
+    def is_numeric(self, column: Column) -> bool:
+        """Whether the source has numbers of PostgreSQL's `numeric` there, or lists of them."""
         source = self.table.find_column(column.name)
-        return source is not None and source.type == "numeric" and column.type.startswith("decimal")
+        return source is not None and source.type == "numeric"
 
     def _select(self, joined: str = "") -> str:
         hashed = _hash_number(f"md5(convert_to({self._joined(self.columns)}, 'UTF8'))", "('x0' || {})::bit(64)::bigint")

@@ -59,22 +59,12 @@ class ColumnForm:
 
 _WHOLE = ("int2", "int4", "int8")
 _TIMES = {"date": "date", "timestamp": "timestamp", "timestamptz": "timestamp"}
-# The connector sends their text as PostgreSQL writes it.
-_TEXTS: tuple[str, ...] = (
-    "text",
-    "varchar",
-    "citext",
-    "name",
-    "uuid",
-    "json",
-    "jsonb",
-    "xml",
-    "ltree",
-    "cidr",
-    "macaddr",
-    "macaddr8",
+# The connector sends their text as PostgreSQL writes it. (Not `name`: it streams null.)
+_TEXTS = (
+    *["text", "varchar", "citext", "uuid", "json", "jsonb", "xml", "ltree", "cidr", "macaddr", "macaddr8"],
+    *["int4range", "int8range", "numrange", "daterange", "tsrange"],
+    ENUM,
 )
-_TEXTS += (ENUM, "int4range", "int8range", "numrange", "daterange", "tsrange")
 _CAST = ColumnForm("{c}::text", "{c}::text")
 # Digits of a time of day, as the connector counts: milliseconds up to three.
 _MILLIS = 3
