@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tidefold.sources.inference.layout import ProposedSet, TransactionTopic
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
 
+Connection = Annotated[
+    str | None, typer.Option("--connection", help="Propose from the catalogue of this database instead of from files.")
+]
+Prefix = Annotated[str, typer.Option("--prefix", help="With --connection: the connector's topic.prefix.")]
 Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask what the files do not show.")]
 _READERS = (
     "Does every reader of the tables support Delta's deletion vectors? Spark with Delta 3.2 or newer, DuckDB, Polars "
@@ -30,6 +34,8 @@ def init(
         str, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth, or s3://bucket/folder.")
     ],
     interactive: Interactive = False,
+    connection: Connection = None,
+    prefix: Prefix = "source",
 ) -> None:
     """Write a commented tidefold.yaml from a sample of landed files.
 
@@ -39,7 +45,13 @@ def init(
     topic becomes no log: the file proposes a set as a comment (docs/how-to/sets.md). An existing file is never
     overwritten.
 
+    --connection reads the catalogue of a PostgreSQL database instead: a log for each table that the user may read, with
+    columns, types and key, and the statement and settings that Debezium's connector needs for them. Their records land
+    below DIR.
+
     Example: tidefold init landing/ -c tidefold.yaml
+
+    Example: tidefold init landing/ --connection shop
 
     Next: tidefold validate
     """
@@ -60,8 +72,10 @@ def init(
     if path.exists():
         raise _exists(path)
     base = Path(os.path.abspath(path)).parent
-    topics = find_transaction_topics(directory)
-    proposed = _propose(terminal, directory, topics, interactive)
+    topics = [] if connection else find_transaction_topics(directory)
+    proposed, settings = (
+        _propose_tables(connection, prefix) if connection else (_propose(terminal, directory, topics, interactive), [])
+    )
     paths = [landing_path(directory, log, base) for log in proposed]
     left_out = {
         log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := find_undecided(log, at, base))
@@ -70,12 +84,29 @@ def init(
     store_id, _ = ensure_identity(open_store(STORE, base))
     sets = propose_sets(topics, proposed)
     ends = render_sets(sets, [landing_path(directory, one, base) for one in sets], left_out)
+    ends += "".join(f"# {line}\n" for line in ["What the connector needs:", *settings]) if settings else ""
     marks = interactive and any(not log.appends for log in proposed)
     vectors = marks and typer.confirm(_READERS, default=False, err=True)
     _create(path, render(proposed, paths, base, store_id, vectors=vectors) + ends)
     lines = {log.id: sort_lines(log) for log in proposed if log.columns}
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets, lines)
-    _warn(terminal, directory, proposed, topics)
+    for line in settings:
+        terminal.note(f"connector: {line}")
+    _warn(terminal, "" if connection else directory, proposed, topics)
+
+
+def _propose_tables(connection: str, prefix: str) -> tuple[list[ProposedLog], list[str]]:
+    """Proposes a log for each table of a database, and returns the settings of the connector, too."""
+    from tidefold.sources.database.catalogue import list_tables
+    from tidefold.sources.database.connection import Database
+    from tidefold.sources.database.propose import list_settings, propose_tables
+
+    with Database.find(connection).begin() as reader:
+        tables = list_tables(reader)
+    if not tables:
+        message = f"The database of `{connection}` has no table that its user may read."
+        raise RefusedError("DATABASE_NO_TABLE", message, hint="Grant SELECT on the tables to that user.")
+    return propose_tables(tables, prefix), list_settings(tables, prefix)
 
 
 def _warn(
@@ -85,6 +116,8 @@ def _warn(
         for warning in log.warnings:
             terminal.note(f"look at {log.id}: {warning}")
     read = [*(log.path for log in proposed), *(topic.path for topic in topics)]
+    if not directory:
+        return
     for folder, name in _find_unread(directory, read).items():
         terminal.note(f"look at {folder}: no log reads its files, such as {name}")
 
