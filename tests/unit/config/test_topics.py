@@ -43,6 +43,13 @@ def test_a_topic_lands_in_the_store(tmp_path: Path, store: str, landing: str) ->
         (f"format: debezium-avro, connector: mysql, {_KAFKA}", "store", "CONFIG_KAFKA", "kafka"),
         (f"format: json, record: value, {_KAFKA}", "store", "CONFIG_KAFKA", "kafka"),
         ("format: json, kafka: {servers: 'user:word@a:9092', topic: t}", "store", "CONFIG_PATH", "kafka.servers"),
+        (
+            "format: json, row: payload, kafka: {servers: 'a:1', topic: t, registry: 'http://user:word@a'}",
+            "store",
+            "CONFIG_PATH",
+            "kafka.registry",
+        ),
+        ("format: json, kafka: {servers: 'a:1', topic: t, registry: 'http://a'}", "store", "CONFIG_KAFKA", "payload"),
         (f"format: json, {_KAFKA}", "ftp://a/b", "NOT_IN_THIS_VERSION", "store"),
     ],
 )

@@ -97,9 +97,9 @@ DECIMAL = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scal
     ("avro", "expected"),
     [
         ("int", {"type": "int32"}),
-        (["null", "long"], {"type": "int64"}),
-        (["long", "null"], {"type": "int64"}),
-        (["null", "long", "string"], {"type": "union"}),
+        (["null", "long"], {"type": "int64", "optional": True}),
+        (["long", "null"], {"type": "int64", "optional": True}),
+        (["null", "long", "string"], {"type": "union", "optional": True}),
         ({"type": "int", "connect.type": "int16"}, {"type": "int16"}),
         ({"type": {"type": "long"}, "connect.name": "n"}, {"type": "int64", "name": "n"}),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "string"}),
@@ -110,6 +110,18 @@ DECIMAL = {"name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scal
         ),
         (
             {"type": "bytes", "connect.name": DECIMAL["name"], "connect.parameters": {"scale": "3"}},
+            {"type": "bytes", **DECIMAL},
+        ),
+        # A converter that does not know the precision writes 64.
+        (
+            {
+                "type": "bytes",
+                "connect.name": DECIMAL["name"],
+                "connect.parameters": {"scale": "3"},
+                "logicalType": "decimal",
+                "precision": 64,
+                "scale": 3,
+            },
             {"type": "bytes", **DECIMAL},
         ),
         (

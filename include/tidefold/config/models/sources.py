@@ -126,7 +126,7 @@ class DebeziumEntry(LandedEntry):
 
     by_columns: ClassVar[bool] = False
     removed: ClassVar[Mapping[str, str]] = {
-        "schemas": "Let Connect decode Confluent's Avro: JSON lines of its JsonConverter, or Avro container files."
+        "schemas": "Read the topic itself, with `source.kafka.registry`, or let Connect write JSON or Avro files."
     }
 
     format: Literal["debezium-json", "debezium-avro", "debezium-parquet"]

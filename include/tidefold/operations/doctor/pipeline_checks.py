@@ -96,7 +96,7 @@ def check_landing(config: Config) -> Iterator[DoctorFinding]:
     counts: list[int] = []
     for log in config.logs.values():
         if log.topic:
-            yield _check_topic(log.id, log.topic)
+            yield _check_topic(log.id, log.topic, config.path.parent)
         elif log.landing:
             yield from _check_folder(log.id, log.landing, counts)
     if counts:
@@ -105,13 +105,17 @@ def check_landing(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("landing", OK, f"{count_noun(len(counts), 'folder')}, {files} checked{partly}.")
 
 
-def _check_topic(log: str, entry: KafkaEntry) -> DoctorFinding:
+def _check_topic(log: str, entry: KafkaEntry, folder: Path) -> DoctorFinding:
     try:
-        _, reaches = Topic(entry.servers, entry.topic, read_settings(entry.connection)).describe()
+        settings = read_settings(entry.connection)
+        _, reaches = Topic(entry.servers, entry.topic, settings).describe()
+        if registry := entry.open_registry(folder, settings):
+            registry.check()
     except TidefoldError as error:
         return DoctorFinding("landing", FAIL, f"{log}: [{error.code}] {error.message}", error.hint or "")
     held = f"{count_noun(len(reaches), 'partition')} with {sum(one.end - one.first for one in reaches):,} offsets"
-    return DoctorFinding("landing", OK, f"{log}: topic `{entry.topic}` answers: {held}.")
+    schemas = ", and its registry answers" if entry.registry else ""
+    return DoctorFinding("landing", OK, f"{log}: topic `{entry.topic}` answers: {held}{schemas}.")
 
 
 def _check_folder(log: str, address: str, counts: list[int]) -> Iterator[DoctorFinding]:

@@ -93,7 +93,9 @@ class _TopicLanding:
 
     def __init__(self, pipeline: Pipeline, log: str, config: KafkaEntry) -> None:
         self.pipeline, self.log, self.config = pipeline, log, config
-        self.topic = Topic(config.servers, config.topic, read_settings(config.connection, pipeline.connections))
+        settings = read_settings(config.connection, pipeline.connections)
+        self.topic = Topic(config.servers, config.topic, settings)
+        self.registry = config.open_registry(pipeline.config.path.parent, settings)
         self.state = pipeline.ledger(log).peek(pipeline.log(log).shape)
         self.landed = LandedOffsets.read(pipeline.store, log)
         self.positions = {one.partition: one.next_offset for one in self.state.positions}
@@ -202,7 +204,7 @@ class _TopicLanding:
 
     def _pack(self, partition: int, records: Iterator[KafkaRecord], begin: int) -> tuple[bytes, int]:
         """Returns one file of the next records, and the offset of its last one."""
-        render, size, last = make_renderer(self.config.topic, partition), 0, begin
+        render, size, last = make_renderer(self.config.topic, partition, self.registry), 0, begin
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             for record in records:

@@ -325,22 +325,31 @@ class _Reading:
             type_["type"] = "struct"
             declared = schema.get("fields")
             fields = [f for f in declared if isinstance(f, dict)] if isinstance(declared, list) else []
-            type_["fields"] = [{**self.words(f.get("type"), space, depth + 1), "field": f.get("name")} for f in fields]
+            type_["fields"] = [self._read_field(one, space, depth + 1) for one in fields]
         elif kind == "array":
             type_["items"] = self.words(schema.get("items"), space, depth + 1)
         elif kind not in _PRIMITIVE and kind not in ("boolean", "float", "double", "string", "bytes", "map"):
             return self.words(kind, space, depth + 1) | _name(schema)
         return type_
 
+    def _read_field(self, field: Mapping[str, Any], space: str, depth: int) -> AvroSchema:
+        kind, default = field.get("type"), field.get("default")
+        type_ = {**self.words(kind, space, depth), "field": field.get("name")}
+        if default is not None and type_["type"] != "bytes":  # Its bytes are no base64.
+            type_["default"] = default
+        return type_ | ({"optional": True} if isinstance(kind, list) and "null" in kind else {})
+
 
 def _name(schema: Mapping[str, Any]) -> AvroSchema:
     name = schema.get("connect.name") or _CONNECT_NAMES.get(str(schema.get("logicalType")))
-    scale = schema.get("scale")
-    if scale is None and isinstance(parameters := schema.get("connect.parameters"), dict):
-        scale = parameters.get("scale")
+    scale, parameters = schema.get("scale"), schema.get("connect.parameters")
+    parameters = parameters if isinstance(parameters, dict) else {}
+    scale = parameters.get("scale") if scale is None else scale
     named: AvroSchema = {"name": str(name)} if name else {}
     if name and str(name).endswith(".Decimal"):
-        digits = {PRECISION: str(schema["precision"])} if "precision" in schema else {}
+        # A converter writes 64 where it does not know the precision.
+        precision = parameters.get(PRECISION, "" if "connect.name" in schema else schema.get("precision", ""))
+        digits = {PRECISION: str(precision)} if precision else {}
         named |= {"parameters": {"scale": str(scale or 0), **digits}}
     kind = schema.get("connect.type")
     return named | ({"type": str(kind)} if kind in ("int8", "int16") else {})

@@ -117,6 +117,12 @@ def parse_typed(
     return ParsedFile(at.account, table, typed.checksum)
 
 
+def shorten_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of an envelope or a row, with what says how the values of a row are written."""
+    is_envelope = {"op", "after", "source"} <= {f.get("field") for f in schema.get("fields", ())}
+    return RowSchema.of(schema).schema if is_envelope else _small(schema)
+
+
 def _after_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema of a row, in that of a record or of its value alone."""
     of_record = {f.get("field"): f for f in schema.get("fields", ())}
@@ -151,13 +157,16 @@ def _with_named_numbers(record: Mapping[str, Any], floats: Iterable[str]) -> Map
         if not isinstance(row, dict):
             continue
         for name in floats:
-            row[name] = _name_number(row.get(name))
+            row[name] = name_number(row.get(name))
     return record
 
 
-def _name_number(value: Any) -> Any:
+def name_number(value: Any) -> Any:
+    """A value with a name in place of each number that JSON does not have."""
     if isinstance(value, list):
-        return [_name_number(one) for one in value]
+        return [name_number(one) for one in value]
+    if isinstance(value, dict):
+        return {name: name_number(one) for name, one in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
     return value

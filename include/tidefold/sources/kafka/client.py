@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.connections import FindConnection, find_in_environment, read_connection
+from tidefold.sources.kafka.registry import PREFIX
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -60,7 +61,8 @@ class Topic:
     def __init__(self, servers: str, name: str, settings: Mapping[str, Any]) -> None:
         self.servers, self.name, self._words = servers, name, ""
         self._secrets = [str(value) for name, value in settings.items() if name not in _TOLD and len(str(value)) > 1]
-        self._settings = {**settings, "bootstrap.servers": servers, "error_cb": self._hear, "logger": _silent}
+        own = {name: value for name, value in settings.items() if not name.startswith(PREFIX)}
+        self._settings = {**own, "bootstrap.servers": servers, "error_cb": self._hear, "logger": _silent}
 
     def describe(self) -> tuple[str, list[Reach]]:
         """Returns the id of the topic, and what each partition holds. Raises NotFoundError, StorageError."""

@@ -8,20 +8,19 @@ import msgspec
 
 from tidefold.errors import InvalidInputError
 from tidefold.sources.kafka.client import KafkaRecord
+from tidefold.sources.kafka.registry import MAGIC, Registry
 from tidefold.typed_json import make_decoder
 
 _check = make_decoder(msgspec.Raw).decode
 # How many different lists of headers are remembered: a connector sends the same with most records.
 _HEADERS = 4096
-# The first byte of a record whose schema is in a registry.
-_REGISTRY = b"\0"
 
 
-def make_renderer(topic: str, partition: int) -> Callable[[KafkaRecord], bytes]:
+def make_renderer(topic: str, partition: int, registry: Registry | None = None) -> Callable[[KafkaRecord], bytes]:
     """Returns what turns a record of a partition into its line.
 
     A key or value that is no JSON becomes a JSON text, so it can forge no field of the record. The reader of the
-    format refuses it then. Raises InvalidInputError for records whose schema is in a registry.
+    format refuses it then. Raises TidefoldError for records whose schema cannot be had.
     """
     rendered: dict[tuple[tuple[str, bytes | None], ...], bytes] = {}
     head = b'{"topic":%s,"partition":%d,"offset":' % (msgspec.json.encode(topic), partition)
@@ -34,7 +33,8 @@ def make_renderer(topic: str, partition: int) -> Callable[[KafkaRecord], bytes]:
             headers = b',"headers":' + msgspec.json.encode(pairs) if pairs else b""
             if len(rendered) < _HEADERS:
                 rendered[sent] = headers
-        key, value, offset = _spell(record, record.key()), _spell(record, record.value()), record.offset()
+        offset = record.offset()
+        key, value = _spell(offset, record.key(), registry, is_key=True), _spell(offset, record.value(), registry)
         line = b'%s%d,"timestamp":%d,"key":%s,"value":%s%s}\n' % (
             head,
             offset,
@@ -48,18 +48,21 @@ def make_renderer(topic: str, partition: int) -> Callable[[KafkaRecord], bytes]:
     return render
 
 
-def _spell(record: KafkaRecord, data: bytes | None) -> bytes:
+def _spell(offset: int, data: bytes | None, registry: Registry | None, *, is_key: bool = False) -> bytes:
     """Returns valid JSON without a line end in a text."""
     if data is None:
         return b"null"
+    if data.startswith(MAGIC):
+        if registry is None:
+            raise InvalidInputError(
+                "KAFKA_REGISTRY",
+                f"The record at offset {offset} has its schema in a registry, and none is configured.",
+                hint="Set `source.kafka.registry` to the address of the registry, or to a folder of its schemas.",
+            )
+        if json := registry.render(data, is_key=is_key):
+            return json
     try:
         _check(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if data.startswith(_REGISTRY):
-            raise InvalidInputError(
-                "KAFKA_REGISTRY",
-                f"The record at offset {record.offset()} has a schema in a registry, which is not read yet.",
-                hint="Let the connector write JSON (`JsonConverter`), or land the topic by a sink that decodes it.",
-            ) from None
         return msgspec.json.encode(data.decode(errors="backslashreplace"))
     return data
