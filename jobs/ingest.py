@@ -19,8 +19,8 @@ from tidefold.spark.job_main import run_job
 from tidefold.spark.steps import IngestStep
 
 
-def run(spark: SparkSession, pipeline: Pipeline, _step: IngestStep, logs: Sequence[str]) -> list[Outcome]:
-    planned = prepare(pipeline, logs)
+def run(spark: SparkSession, pipeline: Pipeline, step: IngestStep, logs: Sequence[str]) -> list[Outcome]:
+    planned = prepare(pipeline, logs, step.landed)
     # All logs in one round of tasks; what it returns is committed log by log.
     return execute(pipeline, planned, on_spark(spark))
 

@@ -12,10 +12,15 @@ import pytest
 from support.commands import attempt, call
 from support.kafka_broker import KafkaBroker
 from support.kafka_logs import TopicLog, dump
+from tidefold.compute.runners import in_process
 from tidefold.operations.doctor.pipeline_checks import check_landing
+from tidefold.operations.ingest.ingest import execute, prepare
 from tidefold.operations.ingest.land_topic import land_topics
 from tidefold.operations.ingest.stages import has_news
 from tidefold.sources.kafka.client import KafkaRecord, Topic
+from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.request import Request, make_argument, parse_argument
+from tidefold.spark.steps import IngestStep
 from tidefold.wiring import open_pipeline
 
 
@@ -75,6 +80,19 @@ def test_files_then_the_topic_then_files(log: TopicLog) -> None:
     assert log.read_rows() == dict.fromkeys(range(12), "a")
 
 
+def test_what_compaction_deleted_is_said(log: TopicLog) -> None:
+    compacted = TopicLog(log.broker, log.folder)
+    log.broker.create(compacted.topic, cleanup_policy="compact", segment_ms="50", min_cleanable_dirty_ratio="0.01")
+    compacted.configure()
+    compacted.send([1, 2, 1, 1])
+    log.broker.compact(compacted.topic, {"key": dump({"id": 9}), "value": dump({"id": 9, "text": "a"})}, 2)
+    said = call("run").output
+    assert "compaction left" in said
+    assert "KAFKA_GAP" not in said
+    assert compacted.read_rows() == {1: "a", 2: "a", 9: "a"}
+    assert "compaction" not in _ingest()
+
+
 def test_offsets_without_records(log: TopicLog) -> None:
     log.send_transaction(range(5), commits=False)
     assert "nothing new" in _ingest()
@@ -122,6 +140,43 @@ def test_deleted_records_are_counted_and_accepted_by_name(log: TopicLog) -> None
     mark = log.folder / "store/landed/items/_topic/given-up+0+4+9.json"
     assert json.loads(mark.read_bytes())["why"] == "the snapshot has them"
     assert "KAFKA_NO_GAP" in _fail("step", "ingest", "--accept-gap", "again")
+
+
+def test_gaps_are_accepted_wherever_they_are(log: TopicLog) -> None:
+    """Without a name, the command gives up what any topic lacks; logs without a gap, or without a topic, go on."""
+    whole = TopicLog(log.broker, log.folder)
+    log.broker.create(whole.topic)
+    entry = f"{{format: json, kafka: {{servers: '{log.broker.servers}', topic: {whole.topic}}}}}"
+    rest = "    key: [id]\n    columns: {id: long, text: string}\n"
+    file = log.folder / "tidefold.yaml"
+    text = file.read_text()
+    file.write_text(f"{text}  a_first:\n    source: {entry}\n{rest}  by_program:\n    order: arrival\n{rest}")
+    log.send(range(4))
+    whole.send([1])
+    call("run", "items", "a_first")
+    log.send(range(4, 9))
+    log.broker.forget(log.topic, 6)
+    call("step", "ingest", "--accept-gap", "the snapshot has them")
+    assert "given-up+0+4+6" in log.list_marks()
+    assert "`items`, `a_first`, `by_program`" in " ".join(_fail("step", "ingest", "--accept-gap", "again").split())
+
+
+def test_a_job_tells_what_the_landing_found(log: TopicLog) -> None:
+    """What can be read of a topic with a gap may be large, so a job ingests it, and tells of the gap."""
+    log.broker.grow(log.topic, 2)
+    log.send(range(4))
+    call("run")
+    log.send(range(4, 9))
+    log.send(range(10, 15), partition=1)
+    log.broker.forget(log.topic, 6)
+    pipeline = open_pipeline(log.folder / "tidefold.yaml")
+    found = run_without_spark(pipeline, IngestStep(), ["items"], above=0)
+    assert found.spark == ("items",)
+    step = parse_argument(make_argument(Request("tidefold.yaml", found.spark, found.step))).step
+    assert isinstance(step, IngestStep)
+    (outcome,) = execute(pipeline, prepare(pipeline, found.spark, step.landed), in_process)
+    assert outcome.error_code == "KAFKA_GAP"
+    assert "5 changes" in outcome.message
 
 
 @pytest.mark.parametrize("more", [0, 9])

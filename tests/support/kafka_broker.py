@@ -121,6 +121,18 @@ class KafkaBroker:
 
         _wait(self._admin.delete_records([TopicPartition(topic, partition, before)]))
 
+    def compact(self, topic: str, last: Mapping[str, Any], offsets: int) -> None:
+        """Sends a last record until compaction has deleted at least so many others before it."""
+        from tidefold.sources.kafka.client import Topic
+
+        until, read = time.monotonic() + 120, Topic(self.servers, topic, {})
+        while True:
+            self.send(topic, [last])
+            ((_, end),) = [(one.first, one.end) for one in read.describe()[1]]
+            if end - sum(1 for _ in read.read(0, 0, end)) >= offsets:
+                return
+            assert time.monotonic() < until
+
     def grow(self, topic: str, partitions: int) -> None:
         from confluent_kafka.admin import NewPartitions
 

@@ -163,7 +163,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         local = run_without_spark(self._pipeline, step, logs, BucketLine(self._terminal.note), above)
         outcomes = {outcome.log: outcome for outcome in local.done}
         if local.spark:
-            outcomes |= {outcome.log: outcome for outcome in self._run_on_spark(step, local.spark)}
+            outcomes |= {outcome.log: outcome for outcome in self._run_on_spark(local.step, local.spark)}
         return [outcomes[log] for log in logs]
 
     def _run_on_spark(self, step: AnyStep, logs: Sequence[str]) -> list[Outcome]:

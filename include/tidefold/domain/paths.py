@@ -69,6 +69,16 @@ class LedgerPaths(ABC):
         """The folder of the log or set."""
 
     @property
+    @abstractmethod
+    def landed(self) -> str:
+        """Where the records of its topic land. It stays when the ledger goes, as other landed files do."""
+
+    @property
+    def offsets(self) -> str:
+        """What is known of the topic that lands: its id, its first offsets, and those that have no records."""
+        return f"{self.landed}/_topic"
+
+    @property
     def ledger(self) -> str:
         return f"{self.folder}/ledger"
 
@@ -154,13 +164,7 @@ class LogPaths(LedgerPaths):
 
     @property
     def landed(self) -> str:
-        """Where the records of a topic land. A drop of the log leaves them, as it leaves other landed files."""
         return f"landed/{self.log}"
-
-    @property
-    def offsets(self) -> str:
-        """What is known of the topic that lands: its id, its first offsets, and those that have no records."""
-        return f"{self.landed}/_topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,10 @@ class SetPaths(LedgerPaths):
     @property
     def folder(self) -> str:
         return f"sets/{self.name}"
+
+    @property
+    def landed(self) -> str:
+        return f"landed/{RESERVED_ID}/{self.name}"
 
     def high_water_mark(self, log: str, version: int, number: int) -> str:
         """The mark, beside the table of a log, of a ledger version and of the newest number of a set's version."""

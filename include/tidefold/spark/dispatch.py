@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tidefold.domain.wording import EngineName
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.spark.steps import PipelineStep, PreparedLog, Tell
+from tidefold.spark.steps import IngestStep, PipelineStep, PreparedLog, Tell
 
 P = TypeVar("P")
 
@@ -20,10 +20,12 @@ class DispatchResult:
 
     `spark`: logs that need Spark.
     `done`: outcomes of the others, including errors.
+    `step`: the step for a job.
     """
 
     spark: tuple[str, ...]
     done: tuple[Outcome, ...]
+    step: Any = field(default=None, compare=False)
 
 
 def run_without_spark(
@@ -49,7 +51,8 @@ def run_without_spark(
     if spark:
         # The job would do it too, but nobody reads its messages while it runs.
         pipeline.before_write()
-    return DispatchResult(spark, tuple(done[log] for log in logs if log in done))
+    rest = step.after(plans) if isinstance(step, IngestStep) else step
+    return DispatchResult(spark, tuple(done[log] for log in logs if log in done), rest)
 
 
 def _find_light(plans: Sequence[PreparedLog[P]], limit: int) -> list[PreparedLog[P]]:

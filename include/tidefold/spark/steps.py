@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import runpy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from tidefold.installation import job_folder
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest import ingest
+from tidefold.operations.ingest.land_topic import NOTHING, Landed
 from tidefold.operations.ingest.stages import Planned
 from tidefold.operations.plan.shadow import Steps
 from tidefold.operations.quality import judge
@@ -77,21 +78,23 @@ class PipelineStep(Protocol[P]):
 
 
 class IngestStep(msgspec.Struct, frozen=True, tag="ingest"):
-    """Parses landed files into change sets."""
+    """Parses landed files into change sets. landed: what the run landed of the topics of the logs before."""
 
+    landed: Mapping[str, Landed] = {}
     name: ClassVar[str] = "ingest"
     run: ClassVar[str | None] = None
     limit: ClassVar[int] = 0
 
     def prepare(self, pipeline: Pipeline, logs: Sequence[str]) -> list[PreparedLog[Planned] | Outcome]:
-        # A log without new files is prepared too: it may have problems to report. Problems of a topic are known here
-        # alone.
+        # A log without new files is prepared too: it may have problems to report.
         return [
-            one
-            if isinstance(one, Outcome)
-            else PreparedLog(one.log, one, one.weight if ingest.has_work(one) and not one.is_stopped else 0)
+            one if isinstance(one, Outcome) else PreparedLog(one.log, one, one.weight if ingest.has_work(one) else 0)
             for one in ingest.land_and_prepare(pipeline, logs)
         ]
+
+    def after(self, prepared: Sequence[PreparedLog[Planned]]) -> IngestStep:
+        """Returns the step for a job, which lands nothing."""
+        return IngestStep({one.log: one.plan.landed for one in prepared if one.plan.landed != NOTHING})
 
     def execute(self, pipeline: Pipeline, prepared: Sequence[PreparedLog[Planned]], tell: Tell) -> list[Outcome]:
         """All logs in one round, as on Spark: small logs share a segment."""

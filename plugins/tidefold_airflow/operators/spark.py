@@ -107,10 +107,10 @@ class TidefoldSparkOperator(TidefoldSubmitOperator):
             done: list[Outcome] = []
         elif self.on_server:
             self.log.info("The Spark Connect server works on %s: %s.", ", ".join(local.spark), reason)
-            done = self._run_connected(scope, step, local.spark, address)
+            done = self._run_connected(scope, local.step, local.spark, address)
         else:
             self.log.info("spark-submit works on %s: %s.", ", ".join(local.spark), reason)
-            done = self._submit(scope, step, local.spark, context)
+            done = self._submit(scope, local.step, local.spark, context)
         return [self._explain_wait(scope, outcome) for outcome in (*local.done, *done)]
 
     def _build_step(self, scope: run_context.TaskScope) -> AnyStep:

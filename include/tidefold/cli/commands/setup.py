@@ -200,7 +200,7 @@ def find_missing_topics(config: Config) -> list[str]:
     warnings = []
     for one in config.sets.values():
         folder = Path(one.topic)
-        if "://" in one.topic or (folder.is_dir() and any(folder.iterdir())):
+        if one.kafka or "://" in one.topic or (folder.is_dir() and any(folder.iterdir())):
             continue
         why = "is empty" if folder.is_dir() else "does not exist yet"
         beside = [path.name for path in folder.parent.glob("*") if path.is_dir() and path != folder]

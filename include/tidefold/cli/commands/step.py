@@ -109,8 +109,7 @@ def ingest(terminal: Terminal, logs: Logs = None, own: Own = False, accept_gap: 
     for log in chosen if own else ():
         take_over(pipeline, log)
     if accept_gap is not None:
-        for log in chosen:
-            accept_gaps(pipeline, log, getpass.getuser(), accept_gap)
+        accept_gaps(pipeline, chosen, getpass.getuser(), accept_gap)
     outcomes = run_step(terminal, pipeline, IngestStep(), chosen)
     return print_outcomes(terminal, outcomes, after=f"tidefold step materialize{list_logs(logs)}")
 

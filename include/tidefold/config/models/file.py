@@ -246,7 +246,7 @@ class Config(StrictModel):
         for name, log in self.logs.items():
             log.place(name, self._path.parent, self.store)
         for name, one in self.sets.items():
-            one.place(name, self._path.parent)
+            one.place(name, self._path.parent, self.store)
         return self
 
     @property

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema
 
+from tidefold.config.models.kafka import KafkaEntry
 from tidefold.config.models.sources import DebeziumEntry, SourceEntry
 from tidefold.config.models.units import SPAN, find_seconds
 from tidefold.domain.alarms import AlarmThresholds
+from tidefold.domain.paths import SetPaths
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSTGRESQL
 from tidefold.domain.table.table_spec_validation import Mistake
 from tidefold.yaml_files.messages import StrictModel, Text, mistake, suggest
@@ -41,6 +43,7 @@ class SetConfig(StrictModel):
         description="folder, here or in S3, where the connector's topic `PREFIX.transaction` lands; it proves which "
         "transactions have landed completely",
     )
+    kafka: KafkaEntry | None = Field(default=None, description="that topic itself, instead of `transactions`")
     may_be_empty: list[Text] = Field(
         default=[], description="logs whose tables were empty in the initial snapshot, so that nothing may have landed"
     )
@@ -49,10 +52,11 @@ class SetConfig(StrictModel):
     )
     _name: str = PrivateAttr(default="")
     _folder: Path = PrivateAttr(default=Path())
+    _store: str = PrivateAttr(default="")
 
-    def place(self, name: str, folder: Path) -> None:
-        """Takes over its name in the file, and the folder of the file."""
-        self._name, self._folder = name, folder
+    def place(self, name: str, folder: Path, store: str) -> None:
+        """Takes over its name in the file, the folder of the file, and the store, where a topic lands."""
+        self._name, self._folder, self._store = name, folder, store.removeprefix("file://")
 
     @property
     def name(self) -> str:
@@ -61,7 +65,14 @@ class SetConfig(StrictModel):
     @property
     def topic(self) -> str:
         """The absolute folder or the address where the transaction topic lands."""
+        if self.kafka:
+            return f"{locate(self._store, self._folder)}/{SetPaths(self._name).landed}"
         return locate(self.transactions or "", self._folder)
+
+    @property
+    def topic_name(self) -> str:
+        """What people call the transaction topic."""
+        return self.kafka.topic if self.kafka else PurePath(self.topic).name
 
     @property
     def sums(self) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -87,14 +98,7 @@ def find_set_mistakes(
     logs: the logs of the file. unreadable: its logs that have mistakes of their own.
     """
     doubtful = {*unreadable, *(log for log in entry.logs if log not in logs)}
-    if entry.transactions is None:
-        yield (
-            "SET_TRANSACTIONS",
-            ("transactions",),
-            "is missing: without the transaction topic, nothing proves that all tables have the same transactions.",
-            "Set `provide.transaction.metadata: true` in the connector, let its topic `PREFIX.transaction` land in a "
-            "folder of its own, and name that folder here.",
-        )
+    yield from _find_topic_mistakes(entry)
     for i, log in enumerate(entry.logs):
         if log in unreadable:
             continue
@@ -123,6 +127,20 @@ def find_set_mistakes(
             hint = suggest(log, entry.logs, "Remove it.")
             yield "SET_LOG_UNKNOWN", ("may_be_empty", i), f"is `{log}`, which is not in `logs`.", hint
     yield from _find_sum_mistakes(entry, logs, doubtful)
+
+
+def _find_topic_mistakes(entry: SetConfig) -> Iterator[Mistake]:
+    if entry.transactions is not None and entry.kafka:
+        message = "cannot be used together with `transactions`."
+        yield "CONFIG_KAFKA", ("kafka",), message, "Remove one of them. The set goes on at its point."
+    elif entry.transactions is None and not entry.kafka:
+        yield (
+            "SET_TRANSACTIONS",
+            ("transactions",),
+            "is missing: without the transaction topic, nothing proves that all tables have the same transactions.",
+            "Set `provide.transaction.metadata: true` in the connector, let its topic `PREFIX.transaction` land in a "
+            "folder of its own, and name that folder here. Or name the topic itself: `kafka: {servers, topic}`.",
+        )
 
 
 def _find_sum_mistakes(

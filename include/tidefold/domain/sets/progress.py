@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+# An offset that no record has.
+NEVER = 2**63
+
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
@@ -179,13 +182,16 @@ def follow_records(
     known: bool,
     may_be_empty: bool = False,
     gaps: Sequence[tuple[int, int]] = (),
+    whole_from: int = NEVER,
 ) -> LogProgress:
     """Returns what the new records of a log show.
 
     records: in offset order; those before `taken_to` are from files that landed late.
     gaps: ranges of offsets below `taken_to` that the log has not ingested, in order: the first one, and that after it.
+    whole_from: the offset from which on a missing one had no record; NEVER: none.
     """
-    scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0, gaps=gaps)
+    gaps = () if whole_from <= taken_to else gaps
+    scan = _RecordScan(taken_to, is_adopted=not known and taken_to > 0, gaps=gaps, whole_from=whole_from)
     for record in records:
         scan.add(record)
     initial = [one for one in scan.snapshots if not one.is_signalled]
@@ -224,8 +230,8 @@ class _SnapshotRows:
 class _RecordScan:
     """Adds up the records of one log."""
 
-    def __init__(self, taken_to: int, is_adopted: bool, gaps: Sequence[tuple[int, int]]) -> None:
-        self.next_offset = taken_to
+    def __init__(self, taken_to: int, is_adopted: bool, gaps: Sequence[tuple[int, int]], whole_from: int) -> None:
+        self.next_offset, self._whole_from = taken_to, whole_from
         self.first_offset: int | None = None
         self.runs: list[RecordRun] = []
         self.seen: dict[str, int] = {}
@@ -244,7 +250,7 @@ class _RecordScan:
         self._may_begin_later = is_adopted
 
     def add(self, record: SourceRecord) -> None:
-        follows = record.offset == self.next_offset
+        follows = record.offset == self.next_offset or self._whole_from <= self.next_offset
         if record.transaction is not None:
             self._add_run(record)
             self._count(record.transaction, record)
@@ -256,9 +262,9 @@ class _RecordScan:
         elif record.is_untracked and self.untracked is None:
             self.untracked = record.offset
         if self.first_offset is None:
-            self.first_offset = record.offset
-        if record.offset == self.unbroken_to:
-            self.unbroken_to += 1
+            self.first_offset = self._taken_to if follows else record.offset
+        if record.offset == self.unbroken_to or self._whole_from <= self.unbroken_to < record.offset:
+            self.unbroken_to = record.offset + 1
             if self.unbroken_to == self._gaps[0][1]:
                 del self._gaps[0]
                 self.unbroken_to = self._gaps[0][0]

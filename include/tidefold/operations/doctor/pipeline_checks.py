@@ -94,6 +94,9 @@ def check_clock(config: Config) -> Iterator[DoctorFinding]:
 def check_landing(config: Config) -> Iterator[DoctorFinding]:
     """Lists the landing folder of each log that has one: are all files readable regular files? Reads no file."""
     counts: list[int] = []
+    for one in config.sets.values():
+        if one.kafka:
+            yield _check_topic(f"set {one.name}", one.kafka, config.path.parent)
     for log in config.logs.values():
         if log.topic:
             yield _check_topic(log.id, log.topic, config.path.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -59,30 +59,29 @@ _SCHEMA_REASONS = {ChangeKind.ADD: "UNKNOWN_COLUMN", ChangeKind.RETYPE: "VALUE_I
 Prepared = Planned | Outcome
 
 
-def prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
+def prepare(pipeline: Pipeline, logs: Sequence[str], landed: Mapping[str, Landed] | None = None) -> list[Prepared]:
     """Ends unfinished earlier runs of the logs, then lists the landed files of each log and plans what to parse.
 
     A log of which too much waits since earlier runs is compacted. An error of one log is its outcome and does not stop
     the others. Logs of a set are limited to its point.
+
+    landed: what this run landed of their topics.
     """
     recovery.roll_forward(pipeline.store, logs)
     prepared = map_logs(partial(_prepare_log, pipeline), logs, pipeline.at_once)
     if (again := pipeline.again) is not None:
         return [one.with_bound(dict.fromkeys(again)) if isinstance(one, Planned) else one for one in prepared]
-    return limit_to_points(pipeline, prepared)
+    limited = limit_to_points(pipeline, prepared)
+    told = landed or {}
+    return [one.after(told[one.log]) if isinstance(one, Planned) and one.log in told else one for one in limited]
 
 
 def land_and_prepare(pipeline: Pipeline, logs: Sequence[str]) -> list[Prepared]:
     """Lands what is new in the topics of the logs, then does what `prepare` does."""
     landed = land_topics(pipeline, logs)
     failed = {log: Outcome.of_error(log, one) for log, one in landed.items() if isinstance(one, TidefoldError)}
-    prepared = {one.log: one for one in prepare(pipeline, [log for log in logs if log not in failed])}
-    for log, one in landed.items():
-        planned = prepared.get(log)
-        if isinstance(planned, Planned) and isinstance(one, Landed):
-            listed = replace(planned.listed, problems=(*planned.listed.problems, *one.problems))
-            waits = f"{one.left:,} more offsets of the topic wait for the next run" if one.left else ""
-            prepared[log] = replace(planned, listed=listed, waits="; ".join(filter(None, (planned.waits, waits))))
+    whole = {log: one for log, one in landed.items() if isinstance(one, Landed)}
+    prepared = {one.log: one for one in prepare(pipeline, [log for log in logs if log not in failed], whole)}
     return [failed.get(log) or prepared[log] for log in logs]
 
 
@@ -117,6 +116,7 @@ def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> li
     written. If another run ingested the same files meanwhile, the log's outcome is the error OFFSETS_TAKEN.
     """
     rounds: dict[str, list[Committed]] = {one.log: [] for one in prepared}
+    landed = {one.log: one.landed for one in prepared if isinstance(one, Planned)}
     ready = list(prepared)
     while ready:
         committed = _ingest_round(pipeline, [one for one in ready if isinstance(one, Planned)], run)
@@ -127,7 +127,7 @@ def execute(pipeline: Pipeline, prepared: Sequence[Prepared], run: Runner) -> li
         # at least one column or ingests an extract, so the loop ends.
         added = {one.log for one in committed if one.added}
         more = [one.log for one in committed if one.added or _has_extract(one.outcome)]
-        ready = [one for one in prepare(pipeline, more) if has_work(one) or one.log in added] if more else []
+        ready = [one for one in prepare(pipeline, more, landed) if has_work(one) or one.log in added] if more else []
     return [_join(rounds[one.log]) for one in prepared]
 
 

@@ -14,8 +14,8 @@ from itertools import chain
 import pyarrow as pa
 
 from tidefold.config.models.kafka import KafkaEntry
-from tidefold.domain.log_state import LogState
-from tidefold.domain.paths import LogPaths
+from tidefold.domain.log_state import LogState, Position
+from tidefold.domain.paths import LedgerPaths, LogPaths, SetPaths
 from tidefold.domain.wording import shorten_reason
 from tidefold.errors import (
     AlreadyExistsError,
@@ -27,7 +27,7 @@ from tidefold.errors import (
 )
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.owner import accept_folder
-from tidefold.sources.kafka.client import START_AGAIN, KafkaRecord, Reach, Topic, make_gap_error, read_settings
+from tidefold.sources.kafka.client import KafkaRecord, Reach, Topic, read_settings
 from tidefold.sources.kafka.landed import LandedOffsets
 from tidefold.sources.kafka.lines import make_renderer
 from tidefold.sources.landing.folders import LandedName
@@ -42,73 +42,113 @@ _BEYOND = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What a run landed of a topic. problems: what stops partitions of it. left: how many offsets wait there."""
+    """What a run landed of the topics of a log: its own, and the transaction topic of its set.
+
+    problems: what stops partitions of them. left: how many offsets wait there. remarks: what else a person must know.
+    """
 
     problems: tuple[FileProblem, ...] = ()
     left: int = 0
+    remarks: tuple[str, ...] = ()
+
+    def __add__(self, other: Landed) -> Landed:
+        return Landed(self.problems + other.problems, self.left + other.left, self.remarks + other.remarks)
+
+
+NOTHING = Landed()
 
 
 def land_topics(pipeline: Pipeline, logs: Sequence[str]) -> dict[str, Landed | TidefoldError]:
-    """Lands what is new in the topics of these logs. An error of one log does not stop the others."""
+    """Lands what is new in the topics of these logs and of their sets. An error of one does not stop the others."""
     landed: dict[str, Landed | TidefoldError] = {}
-    for log in logs if pipeline.again is None else ():
-        if topic := pipeline.config.logs[log].topic if log in pipeline.config.logs else None:
-            try:
-                landing = _TopicLanding(pipeline, log, topic)
-                try:
-                    landed[log] = landing.land()
-                except StorageError as error:
-                    if error.code != "KAFKA_UNREADABLE" or not landing.can_go_on():
-                        raise
-                    landed[log] = Landed((_stop(topic.topic, error),))
-            except Exception as error:
-                landed[log] = wrap_unexpected(error)
+    for paths, topic, needing in _list_topics(pipeline, logs) if pipeline.again is None else ():
+        one = _land(pipeline, paths, topic)
+        for log in needing:
+            before = landed.get(log, NOTHING)
+            if isinstance(before, Landed):
+                landed[log] = before + one if isinstance(one, Landed) else one
     return landed
 
 
-def has_more(pipeline: Pipeline, state: LogState) -> bool:
-    """Whether the topic of a log has records that have not landed, or cannot be read. Writes nothing."""
-    topic = pipeline.log(state.log).topic
-    if topic is None:
-        return False
+def _land(pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> Landed | TidefoldError:
     try:
-        return bool(_TopicLanding(pipeline, state.log, topic).count_left())
+        landing = _TopicLanding(pipeline, paths, config)
+        try:
+            return landing.land()
+        except StorageError as error:
+            if error.code != "KAFKA_UNREADABLE" or not landing.can_go_on():
+                raise
+            return Landed((_stop(config.topic, error),))
+    except Exception as error:
+        return wrap_unexpected(error)
+
+
+def _list_topics(pipeline: Pipeline, logs: Sequence[str]) -> Iterator[tuple[LedgerPaths, KafkaEntry, Sequence[str]]]:
+    """Yields where a topic lands, the topic, and which of these logs need it."""
+    # Of a set the transactions come first: a table that is read after them has all their records.
+    for one in pipeline.config.sets.values():
+        if one.kafka and (needing := [log for log in one.logs if log in logs]):
+            yield SetPaths(one.name), one.kafka, needing
+    for log in logs:
+        if topic := pipeline.config.logs[log].topic if log in pipeline.config.logs else None:
+            yield LogPaths(log), topic, [log]
+
+
+def has_more(pipeline: Pipeline, log: str) -> bool:
+    """Whether the topics of a log have records that have not landed, or cannot be read. Writes nothing."""
+    try:
+        return any(_TopicLanding(pipeline, at, topic).count_left() for at, topic, _ in _list_topics(pipeline, [log]))
     except TidefoldError:
         return True
 
 
-def accept_gaps(pipeline: Pipeline, log: str, by: str, why: str) -> None:
-    """Gives up the records that the topic of a log no longer has. Raises TidefoldError when there are none."""
-    topic = pipeline.log(log).topic
-    gaps = _TopicLanding(pipeline, log, topic).find_gaps() if topic else []
-    if not gaps or not why.strip():
-        raise InvalidInputError("KAFKA_NO_GAP", f"No record of `{log}` was deleted before it was read, or no reason.")
-    for partition, begin, end in gaps:
+def accept_gaps(pipeline: Pipeline, logs: Sequence[str], by: str, why: str) -> None:
+    """Gives up the records that the topics of these logs no longer have. Raises TidefoldError if none lacks any."""
+    gaps, failure = list[tuple[LandedOffsets, tuple[int, int, int]]](), None
+    for log in logs:
+        topic = pipeline.log(log).topic
+        try:
+            landing = _TopicLanding(pipeline, LogPaths(log), topic) if topic else None
+            gaps += [(landing.landed, gap) for gap in landing.find_gaps()] if landing else []
+        except TidefoldError as error:
+            failure = failure or error
+    if not why.strip():
+        raise InvalidInputError("KAFKA_NO_GAP", "A gap needs a reason, which stays beside the landed files.")
+    if not gaps:
+        names = ", ".join(f"`{log}`" for log in logs)
+        raise failure or InvalidInputError("KAFKA_NO_GAP", f"No record of {names} was deleted before it was read.")
+    for landed, gap in gaps:
         who = {"by": shorten_reason(by), "why": shorten_reason(why), "at": now()}
-        LandedOffsets(pipeline.store, log).put_mark("given-up", partition, begin, end, content=who)
+        landed.put_mark("given-up", *gap, content=who)
 
 
 class _TopicLanding:
-    """The landing place of one log, and its topic."""
+    """The landing place of a log, or of the transaction topic of a set, and the topic."""
 
-    def __init__(self, pipeline: Pipeline, log: str, config: KafkaEntry) -> None:
-        self.pipeline, self.log, self.config = pipeline, log, config
+    def __init__(self, pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> None:
+        self.pipeline, self.paths, self.config = pipeline, paths, config
         settings = read_settings(config.connection, pipeline.connections)
-        self.topic = Topic(config.servers, config.topic, settings)
+        self.topic = Topic(config.servers, config.topic, settings, of_set=isinstance(paths, SetPaths))
         self.registry = config.open_registry(pipeline.config.path.parent, settings)
-        self.state = pipeline.ledger(log).peek(pipeline.log(log).shape)
-        self.landed = LandedOffsets.read(pipeline.store, log)
+        self.state = _read_state(pipeline, paths, config)
+        self.landed = LandedOffsets.read(pipeline.store, paths)
         self.positions = {one.partition: one.next_offset for one in self.state.positions}
+        # How many offsets had no record.
+        self.gone = 0
 
     def land(self) -> Landed:
         """Raises TidefoldError."""
         if self.state.stopped:
-            return Landed()
-        accept_folder(self.pipeline, self.state, (), is_needed=True)
+            return NOTHING
+        if isinstance(self.paths, LogPaths):
+            accept_folder(self.pipeline, self.state, (), is_needed=True)
         topic_id, reaches = self._describe()
         self.pipeline.before_write()
         if not self.landed.topic_id:
             self.landed.put_mark("id", topic_id, content={"topic": self.config.topic})
+        cleanup = self.topic.find_cleanup()
+        if cleanup != "delete" and not self.landed.compacted:
+            self.landed.put_mark("compacted")
         problems, left = list[FileProblem](), 0
         waiting = sum(self._find_range(one)[0] < one.end for one in reaches)
         share = max(1, self.config.max_records // max(1, waiting))
@@ -121,14 +161,17 @@ class _TopicLanding:
                 problems.append(_stop(f"{self.config.topic} partition {reach.partition}", error))
                 if isinstance(error, StorageError):
                     break  # Each partition would wait as long for the broker.
-        return Landed(tuple(problems), left)
+        remark = (
+            f"compaction left {self.gone:,} offsets of `{self.config.topic}` without a record: the newest of a key stay"
+        )
+        return Landed(tuple(problems), left, (remark,) if self.gone and "compact" in cleanup else ())
 
     def _fill_holes(self, reach: Reach) -> None:
         """Lands all that the log needs before what has landed. Raises TidefoldError: else an ingest would pass it."""
         begin, end = self._find_range(reach)
         while begin < end < reach.end:
             self._land_partition(reach, begin, end)
-            self.landed = LandedOffsets.read(self.pipeline.store, self.log)
+            self.landed = LandedOffsets.read(self.pipeline.store, self.paths)
             begin, end = self._find_range(reach)
 
     def can_go_on(self) -> bool:
@@ -161,7 +204,7 @@ class _TopicLanding:
         why = why or (f"partition {behind.partition} ends before the offsets that were read" if behind else "")
         if why:
             message = f"Topic `{self.config.topic}` was replaced: {why}. Its offsets mean other records."
-            raise RefusedError("KAFKA_TOPIC_REPLACED", message, hint=START_AGAIN)
+            raise RefusedError("KAFKA_TOPIC_REPLACED", message, hint=self.topic.again)
         return topic_id, reaches
 
     def _find_range(self, reach: Reach) -> tuple[int, int]:
@@ -176,19 +219,19 @@ class _TopicLanding:
         """Lands the records at [begin, end), and returns how far it came."""
         self._mark_begin(reach.partition, begin)
         if begin < reach.first:
-            raise make_gap_error(self.config.topic, reach.partition, begin, reach.first)
+            raise self.topic.make_gap_error(reach.partition, begin, reach.first)
         if begin >= end:
             return begin
-        records = self.topic.read(reach.partition, begin, end)
+        records, self.gone = self.topic.read(reach.partition, begin, end), self.gone + end - begin
         while (first := next(records, None)) is not None:
-            data, last = self._pack(reach.partition, chain([first], records), begin)
+            data, last, count = self._pack(reach.partition, chain([first], records), begin)
             name = LandedName(self.config.topic, reach.partition, begin, _EXTENSION)
             try:
-                self.pipeline.store.put_if_absent(f"{LogPaths(self.log).landed}/{name}", data)
+                self.pipeline.store.put_if_absent(f"{self.paths.landed}/{name}", data)
             except AlreadyExistsError:
                 return begin  # Another run lands these.
-            begin = last + 1
-            _log.info("%s: %s landed, up to offset %d of %d", self.log, name, begin, reach.end)
+            begin, self.gone = last + 1, self.gone - count
+            _log.info("%s/%s landed, up to offset %d of %d", self.paths.landed, name, begin, reach.end)
         if begin < end:
             self.landed.put_empty(reach.partition, begin, end)
         return end
@@ -202,18 +245,28 @@ class _TopicLanding:
         elif ends and max(ends) < begin:
             self.landed.put_mark("hole", partition, max(ends), begin)
 
-    def _pack(self, partition: int, records: Iterator[KafkaRecord], begin: int) -> tuple[bytes, int]:
-        """Returns one file of the next records, and the offset of its last one."""
-        render, size, last = make_renderer(self.config.topic, partition, self.registry), 0, begin
+    def _pack(self, partition: int, records: Iterator[KafkaRecord], begin: int) -> tuple[bytes, int, int]:
+        """Returns one file of the next records, the offset of its last one, and how many it has."""
+        render, size, last, count = make_renderer(self.config.topic, partition, self.registry), 0, begin, 0
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             for record in records:
                 line = render(record)
                 stream.write(line)
-                size, last = size + len(line), record.offset()
+                size, last, count = size + len(line), record.offset(), count + 1
                 if size >= _BYTES or last - begin >= _OFFSETS - 1:
                     break
-        return sink.getvalue().to_pybytes(), last
+        return sink.getvalue().to_pybytes(), last, count
+
+
+def _read_state(pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> LogState:
+    """Returns the state of a log; for a set, that of a log that has read the transactions up to its point."""
+    if isinstance(paths, LogPaths):
+        return pipeline.ledger(paths.log).peek(pipeline.log(paths.log).shape)
+    assert isinstance(paths, SetPaths)
+    point = pipeline.set_ledger(paths.name).read().point
+    read = (Position(config.topic, 0, point.read_to + 1),) if point and point.read_to >= 0 else ()
+    return LogState(paths.name, pipeline.log(pipeline.config.sets[paths.name].logs[0]).shape, positions=read)
 
 
 def _stop(place: str, error: TidefoldError) -> FileProblem:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from tidefold.config import SetConfig
 from tidefold.domain.log_state import LogState, Snapshot, State
+from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.domain.sets.point import FoundPoint, SetPoint, explain_missing_ends, find_point
-from tidefold.domain.sets.progress import LogProgress, SourceRecord, follow_records
+from tidefold.domain.sets.progress import NEVER, LogProgress, SourceRecord, follow_records
 from tidefold.domain.sets.set_state import move_point
 from tidefold.errors import ConflictError, NotFoundError, RefusedError, TidefoldError, wrap_unexpected
 from tidefold.operations.ground.outcome import Outcome
@@ -24,6 +25,7 @@ from tidefold.operations.ingest.stages import Planned, plan_log
 from tidefold.operations.publish.publish_set import publish_decided
 from tidefold.sources.debezium.transactions import LandedEnds, read_ends, read_records
 from tidefold.sources.feed import Feed
+from tidefold.sources.kafka.landed import LandedOffsets
 from tidefold.sources.landing.folders import name_at
 
 _TRIES = 5
@@ -63,8 +65,7 @@ def _limit_set(
         failures = {log: one for log, one in asked.items() if isinstance(one, Outcome)}
         # A log that was stopped on purpose fails none of its set.
         skipped = all(not one.error for one in failures.values()) and next(iter(failures.values()), None)
-        topic = name_at(chosen.topic)
-        waits = {log: one.message for log, one in failures.items()} or {topic: failure.message}
+        waits = {log: one.message for log, one in failures.items()} or {chosen.topic_name: failure.message}
         # People look for the reason with `status`, too. If the store cannot be written, the outcome has it.
         with suppress(TidefoldError):
             pipeline.set_ledger(chosen.name).commit(lambda state: move_point(state, state.point, waits, state.behind))
@@ -96,8 +97,9 @@ def _find_limits(pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, Plan
         if undecided := find_undecided(plan.listed.begun for plan in plans.values()):
             return {log: _wait_for_person(chosen, plan, undecided) for log, plan in plans.items()}
         before = _leave_out_new(state.point, plans)
-        landed = _read_topic(chosen, plans, before)
+        landed = _read_topic(pipeline, chosen, plans, before)
         scans = {log: _scan_log(pipeline, chosen, before, landed, plan) for log, plan in plans.items()}
+        landed = _require_beginning(landed, scans, before)
         point = find_point(landed.ends, {log: scan.progress for log, scan in scans.items()}, before, state.released)
         if point.disorder:
             raise RefusedError("SET_ORDER", f"The transactions of set `{chosen.name}` have no order: {point.disorder}.")
@@ -117,7 +119,7 @@ def _explain_topic(
         why = f"the records at offsets {first} to {last} have not landed, and later ones have"
     if not why:
         return point
-    topic = name_at(chosen.topic)
+    topic = chosen.topic_name
     return replace(point, waits={**point.waits, topic: why}, behind={**point.behind, topic: count})
 
 
@@ -137,10 +139,13 @@ def _wait_for_person(chosen: SetConfig, plan: Planned, undecided: Mapping[str, S
     return replace(plan.with_bound({}), waits=f"set `{chosen.name}` waits: {why}")
 
 
-def _read_topic(chosen: SetConfig, plans: Mapping[str, Planned], before: SetPoint | None) -> LandedEnds:
+def _read_topic(
+    pipeline: Pipeline, chosen: SetConfig, plans: Mapping[str, Planned], before: SetPoint | None
+) -> LandedEnds:
     """Returns the landed ENDs behind the point. Raises NotFoundError naming the key whose folder does not exist."""
+    whole = LandedOffsets.read(pipeline.store, SetPaths(chosen.name)).whole_from if chosen.kafka else NEVER
     try:
-        return read_ends(*_find_topic(chosen, plans), before)
+        return read_ends(*_find_topic(chosen, plans), before, whole)
     except NotFoundError as error:
         if error.code != "LANDING_MISSING":
             raise
@@ -148,6 +153,19 @@ def _read_topic(chosen: SetConfig, plans: Mapping[str, Planned], before: SetPoin
             "SET_TRANSACTIONS_MISSING",
             f"`sets.{chosen.name}.transactions`: nothing lands in `{chosen.topic}`, because it does not exist.",
         ) from error
+
+
+def _require_beginning(landed: LandedEnds, scans: Mapping[str, _LogScan], before: SetPoint | None) -> LandedEnds:
+    """Returns the ENDs; of a topic that lacks earlier ones those that follow one that the first rows contain."""
+    if not landed.begin:
+        return landed
+    snapshots = [scan.progress.snapshot for scan in scans.values()]
+    reached = before.position if before else min((one.last for one in snapshots if one), default=-1)
+    first = landed.ends[0].position if landed.ends else None
+    is_known = before is not None or all(scan.progress.is_fresh for scan in scans.values())
+    if is_known and first is not None and first <= reached:
+        return replace(landed, ends=tuple(end for end in landed.ends if (end.position or 0) > reached))
+    return replace(landed, ends=(), gap=(0, landed.begin - 1))
 
 
 def _find_topic(chosen: SetConfig, plans: Mapping[str, Planned]) -> tuple[Feed, str]:
@@ -205,6 +223,7 @@ def _scan_log(
             "SET_PARTITIONS",
             f"`{plan.log}` of set `{chosen.name}` has several partitions, so no offset cuts it at one point.",
         )
+    of_topic = pipeline.log(plan.log).topic is not None
     progress = follow_records(
         _find_table(pipeline, landed, plan),
         follow(),
@@ -213,6 +232,7 @@ def _scan_log(
         known=cut is not None and taken_to <= cut,
         may_be_empty=plan.log in chosen.may_be_empty,
         gaps=_find_gaps(plan),
+        whole_from=LandedOffsets.read(pipeline.store, LogPaths(plan.log)).whole_from if of_topic else NEVER,
     )
     return _LogScan(progress, offsets, taken)
 
@@ -231,7 +251,8 @@ def _find_gaps(plan: Planned) -> list[tuple[int, int]]:
 def _find_table(pipeline: Pipeline, landed: LandedEnds, plan: Planned) -> str:
     """Returns the name of the log's table as the transaction topic has it: its topic without the prefix."""
     topics = [p.topic for p in plan.listed.begun.positions] + [f.topic for f in plan.listed.files]
-    topic = topics[0] if topics else name_at(pipeline.log(plan.log).address)
+    config = pipeline.log(plan.log)
+    topic = topics[0] if topics else config.topic.topic if config.topic else name_at(config.address)
     if not landed.prefix:
         return topic
     if not topic.startswith(f"{landed.prefix}."):

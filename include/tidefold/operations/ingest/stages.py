@@ -19,7 +19,7 @@ from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline, find_horizon
 from tidefold.operations.ground.read import ReadRequest, What, plan_from
 from tidefold.operations.ground.schema_update import apply_configured_schema
-from tidefold.operations.ingest.land_topic import has_more
+from tidefold.operations.ingest.land_topic import NOTHING, Landed, has_more
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
 from tidefold.read.plan import ReadPlan
@@ -60,6 +60,7 @@ class Planned:
     stops: the codes of refused records that stop their partition.
     bound: for each file that is ingested, how many of its records at most (None: all); None: no file is limited.
     waits: why records wait that have landed; empty: none do.
+    landed: what the run landed of its topics.
     """
 
     listed: Listed
@@ -68,6 +69,7 @@ class Planned:
     stops: tuple[str, ...] = ()
     bound: Mapping[str, int | None] | None = None
     waits: str = ""
+    landed: Landed = NOTHING
 
     @property
     def log(self) -> str:
@@ -78,10 +80,12 @@ class Planned:
         """About how many bytes are to be parsed."""
         return sum(task.weight for task in self.plan.take)
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether a problem stops a partition of its topic."""
-        return any(problem.stops for problem in self.listed.problems)
+    def after(self, landed: Landed) -> Planned:
+        """Returns the plan of a run that landed this before."""
+        listed = replace(self.listed, problems=(*self.listed.problems, *landed.problems))
+        left = [f"{landed.left:,} more offsets of the topic wait for the next run"] if landed.left else []
+        waits = "; ".join(filter(None, (self.waits, *landed.remarks, *left)))
+        return replace(self, listed=listed, landed=landed, waits=waits)
 
     def with_bound(self, bound: Mapping[str, int | None]) -> Planned:
         """Returns the plan limited to the first records of each file; other files wait."""
@@ -245,7 +249,7 @@ def _require_feed(config: LogConfig, state: LogState, files: Sequence[LandedFile
 
 def has_news(pipeline: Pipeline, state: LogState) -> bool:
     """Whether the log has not ingested all that landed or is in its topic, or needs attention. Writes nothing."""
-    if has_more(pipeline, state):
+    if has_more(pipeline, state.log):
         return True
     planned = _plan_landed(pipeline, state)
     return bool(planned.listed.problems or planned.plan.take or planned.plan.problems)

@@ -198,7 +198,7 @@ def find_old_landed(store: Store, state: LogState, instant: str, span: int) -> I
     """
     limit = datetime.fromisoformat(instant) - timedelta(microseconds=span)
     taken = {(entry.name, entry.length): entry for entry in state.landed if entry.complete and not entry.quarantined}
-    for _, members in groupby(list_landed_files(store, state.log), key=lambda one: one[0].partition):
+    for _, members in groupby(list_landed_files(store, LogPaths(state.log)), key=lambda one: one[0].partition):
         for name, size in list(members)[:-1]:
             entry = taken.get((str(name), size))
             if entry is None or not entry.instant or datetime.fromisoformat(entry.instant) >= limit:
@@ -291,7 +291,7 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     counted = f"{details.files:,} files, {in_units(details.bytes or 0)}"
     counted += f"; {len(originals):,} files of claimed imports" if originals else ""
     lost = _describe_lost_numbers(state)
-    if landed := list_landed_files(pipeline.store, log):
+    if landed := list_landed_files(pipeline.store, LogPaths(log)):
         kept = f"{count_noun(len(landed), 'landed file')} of its topic in `{LogPaths(log).landed}`"
         lost += f"; a new ingest begins with {kept}"
     if plan:

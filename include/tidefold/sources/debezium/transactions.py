@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tidefold.domain.sets.point import SetPoint
-from tidefold.domain.sets.progress import SourceRecord, TransactionEnd
+from tidefold.domain.sets.progress import NEVER, SourceRecord, TransactionEnd
 from tidefold.domain.source_progress import NO_POSITION, NameReading
 from tidefold.errors import RefusedError, StorageError, TidefoldError
 from tidefold.sources.api import source_of
@@ -136,17 +136,20 @@ class LandedEnds:
 
     prefix: of the names of the connector's topics; empty: nothing has landed.
     gap: the first and the last offset of the records that are missing before the next landed one; None: no gap.
+    begin: the offset of the first one, of a topic that has no longer those before; 0: it has all.
     """
 
     prefix: str
     ends: tuple[TransactionEnd, ...]
     gap: tuple[int, int] | None = None
+    begin: int = 0
 
 
-def read_ends(feed: Feed, connector: str, before: SetPoint | None) -> LandedEnds:
+def read_ends(feed: Feed, connector: str, before: SetPoint | None, whole_from: int = NEVER) -> LandedEnds:
     """Returns the ENDs of a landed transaction topic behind a point, up to the first gap between its offsets.
 
     feed: the folder of the topic, with the format of the logs. before: None: from the beginning of the topic.
+    whole_from: the offset from which on a missing one had no record; NEVER: none.
     Raises NotFoundError or StorageError if the folder cannot be read, RefusedError if it is not such a topic.
     """
     source = _source_of(feed)
@@ -163,14 +166,16 @@ def read_ends(feed: Feed, connector: str, before: SetPoint | None) -> LandedEnds
         raise _build_foreign_error(feed.path, f"it has files of {', '.join(sorted({name for name, _ in topics}))}")
     ends = _EndReader(feed.path, connector, before)
     expected, gap = before.read_to + 1 if before else 0, None
+    begin = whole_from if whole_from < NEVER and not expected else 0
+    is_whole = whole_from <= max(expected, begin)
     for offset, marker in _read_topic(feed, source, files, expected):
-        if offset > expected:
+        if offset > expected and not is_whole:
             gap = expected, offset - 1
             break
-        if offset == expected:
+        if offset >= expected:
             ends.add(offset, marker)
-            expected += 1
-    return LandedEnds(topic.removesuffix(_TOPIC), tuple(ends.found), gap)
+            expected = offset + 1
+    return LandedEnds(topic.removesuffix(_TOPIC), tuple(ends.found), gap, begin)
 
 
 def _read_topic(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,10 +21,17 @@ _BATCH, _POLL, _SILENCE, _TIMEOUT = 1_000, 1.0, 30.0, 10.0
 _TOLD = ("security.protocol", "sasl.mechanism", "sasl.mechanisms")
 # The client writes its log to standard error, unless it gets a logger.
 _silent = logging.Logger("kafka", logging.CRITICAL + 1)
-# A topic that another client replaced is one of another id.
-START_AGAIN = (
+# The next steps if a topic was made again, and if records are gone, of a log and of a set's transaction topic.
+_AGAIN = (
     "Let Debezium make a new snapshot. Then start the log again: `tidefold retain drop LOG`, and remove its folder "
-    "below `landed` in the store."
+    "below `landed` in the store.",
+    "Let Debezium make a new snapshot. Remove the set from the configuration, and start its logs again: `tidefold "
+    "retain drop LOG`. Then configure the set under another name.",
+)
+_GONE = (
+    "Raise the topic's retention. To go on without them: `tidefold step ingest LOG --accept-gap REASON`. To lose "
+    "nothing, let Debezium make a new snapshot first.",
+    f"Raise the topic's retention. The set cannot go on without them. {_AGAIN[1]}",
 )
 
 
@@ -56,10 +63,12 @@ class Topic:
     """One topic. It joins no consumer group and commits nothing to the broker.
 
     settings: of the client, with secrets; no message has one of their values.
+    of_set: whether it has the transactions of a set.
     """
 
-    def __init__(self, servers: str, name: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, servers: str, name: str, settings: Mapping[str, Any], *, of_set: bool = False) -> None:
         self.servers, self.name, self._words = servers, name, ""
+        self.again, self._gone = _AGAIN[of_set], _GONE[of_set]
         self._secrets = [str(value) for name, value in settings.items() if name not in _TOLD and len(str(value)) > 1]
         own = {name: value for name, value in settings.items() if not name.startswith(PREFIX)}
         self._settings = {**own, "bootstrap.servers": servers, "error_cb": self._hear, "logger": _silent}
@@ -73,11 +82,11 @@ class Topic:
             admin = AdminClient(self._settings)
             try:
                 (asked,) = admin.describe_topics(TopicCollection([self.name]), request_timeout=_TIMEOUT).values()
-                topic = asked.result()
+                topic = asked.result(_SILENCE)
                 at = [TopicPartition(self.name, one.id) for one in topic.partitions]
                 how = {"isolation_level": IsolationLevel.READ_COMMITTED, "request_timeout": _TIMEOUT}
                 first, end = (
-                    {place.partition: answer.result().offset for place, answer in asked.items()}
+                    {place.partition: answer.result(_SILENCE).offset for place, answer in asked.items()}
                     for asked in [
                         admin.list_offsets(dict.fromkeys(at, spec), **how)
                         for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
@@ -89,6 +98,19 @@ class Topic:
         # Its text has a slash or a plus in some.
         topic_id = "".join(f"{half % (1 << 64):016x}" for half in bits)
         return topic_id, [Reach(number, first[number], end[number]) for number in sorted(first)]
+
+    def find_cleanup(self) -> str:
+        """Returns what the broker does with old records: delete, compact or both; empty: it does not say."""
+        with self._failures():
+            from confluent_kafka import KafkaException
+            from confluent_kafka.admin import AdminClient, ConfigResource
+
+            admin = AdminClient(self._settings)  # A client that nothing names is gone before it has the answer.
+            asked = [ConfigResource(ConfigResource.Type.TOPIC, self.name)]
+            (answer,) = admin.describe_configs(asked, request_timeout=_TIMEOUT).values()
+            with suppress(KafkaException):  # Without the right to ask.
+                return str(answer.result(_SILENCE)["cleanup.policy"].value)
+            return ""
 
     def read(self, partition: int, start: int, end: int) -> Iterator[KafkaRecord]:
         """Yields the committed records at [start, end).
@@ -128,7 +150,7 @@ class Topic:
         if skipped is not None and (not failure or failure.code() == failure._AUTO_OFFSET_RESET):
             first, _ = consumer.get_watermark_offsets(TopicPartition(self.name, partition), timeout=_TIMEOUT)
             if first > skipped:
-                raise make_gap_error(self.name, partition, skipped, first)
+                raise self.make_gap_error(partition, skipped, first)
         if failure:
             raise self._convert(failure)
 
@@ -193,14 +215,12 @@ class Topic:
             hint="Check the broker, `source.kafka` and its connection. What had landed before is ingested.",
         )
 
-
-def make_gap_error(topic: str, partition: int, start: int, first: int) -> RefusedError:
-    """The error of a partition that no longer has the offsets [start, first)."""
-    gone = count_noun(first - start, "record")
-    return RefusedError(
-        "KAFKA_GAP",
-        f"Topic `{topic}` partition {partition} begins at offset {first}, and the log needs offset {start}: up to "
-        f"{gone} were deleted before they were read. The partition stops.",
-        hint="Raise the topic's retention. To go on without them: `tidefold step ingest LOG --accept-gap REASON`. To "
-        "lose nothing, let Debezium make a new snapshot first.",
-    )
+    def make_gap_error(self, partition: int, start: int, first: int) -> RefusedError:
+        """The error of a partition that no longer has the offsets [start, first)."""
+        gone = count_noun(first - start, "record")
+        return RefusedError(
+            "KAFKA_GAP",
+            f"Topic `{self.name}` partition {partition} begins at offset {first}, and the log needs offset {start}: up "
+            f"to {gone} were deleted before they were read. The partition stops.",
+            hint=self._gone,
+        )

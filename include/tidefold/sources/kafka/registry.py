@@ -123,8 +123,8 @@ class Registry:
             raise InvalidInputError(
                 "SCHEMA_UNUSABLE",
                 f"The schema {number} of a record cannot be used: {str(error)[:200]}.",
-                hint=f"Name a folder as `source.kafka.registry`, with the Avro schema as a whole in {number}.avsc. Other"
-                " kinds need a connector that writes Avro or JSON.",
+                hint=f"Name a folder as `source.kafka.registry`, with the Avro schema as a whole in {number}.avsc. "
+                "Other kinds need a connector that writes Avro or JSON.",
             ) from None
 
     def _read_file(self, number: int) -> Mapping[str, Any] | None:
