@@ -64,7 +64,7 @@ def _source_mistakes(entry: LogConfig) -> Iterator[table_spec_validation.Mistake
     if isinstance(source, sources.JsonEntry):
         yield from _any_names(entry, source)
     if isinstance(source, sources.CustomEntry):
-        yield from _custom(entry, source)
+        yield from _custom(source)
     if isinstance(source, sources.StateJsonEntry):
         yield from _state(entry, source)
     if isinstance(source, sources.DeltaFeedEntry):
@@ -78,9 +78,7 @@ def _source_mistakes(entry: LogConfig) -> Iterator[table_spec_validation.Mistake
         yield from _commit_time(entry, source.commit_time)
 
 
-def _custom(entry: LogConfig, source: sources.CustomEntry) -> Iterator[table_spec_validation.Mistake]:
-    if entry.shape.orders_by_file:
-        yield _no_file_order("a custom source numbers its records itself")
+def _custom(source: sources.CustomEntry) -> Iterator[table_spec_validation.Mistake]:
     if source.name not in custom_sources():
         hint = f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}."
         yield "SOURCE_UNKNOWN", ("source", "name"), f"is `{source.name}`, which no installed package provides.", hint

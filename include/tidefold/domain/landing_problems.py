@@ -61,6 +61,10 @@ class LandingProblems:
         """How many files have a problem."""
         return sum(number for _, number in self.counts)
 
+    def others(self, log: str) -> str:
+        """Returns how many more files have a problem, to follow the message of the first one; empty: none."""
+        return f" ({self.total - 1:,} more, see `tidefold status {log}`)" if self.total > 1 else ""
+
 
 NO_PROBLEMS = LandingProblems()
 

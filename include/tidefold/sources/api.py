@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tidefold.errors import NotFoundError
-from tidefold.sources.feed import Feed
+from tidefold.sources.feed import PLACEHOLDER, Feed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +42,8 @@ _FULL_EXTRACTS = "tidefold.sources.extract.source:FullExtracts"
 CUSTOM = "custom"
 # Where installed packages name their sources. A configuration cannot have code loaded from anywhere else.
 GROUP = "tidefold.sources"
+# Keys of the configuration that count for every source with a landing folder, and what they are without it.
+_SHARED: tuple[tuple[str, Any], ...] = (("leave_out", []), ("placeholder", PLACEHOLDER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,5 +127,6 @@ def _custom(feed: Feed) -> Source:
             f"No installed package provides a source `{name}`.",
             hint=f"Install the package that provides it. Installed sources: {', '.join(custom_sources()) or 'none'}.",
         )
-    source: Source = points[0].load()(Feed(feed.format, feed.path, feed.options["options"]))
+    shared = {key: feed.options[key] for key, usual in _SHARED if feed.options.get(key, usual) != usual}
+    source: Source = points[0].load()(Feed(feed.format, feed.path, shared | feed.options["options"]))
     return source

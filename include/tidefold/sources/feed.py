@@ -26,3 +26,8 @@ class Feed:
     def placeholder(self) -> str:
         """What the source writes for a value that it did not send."""
         return str(self.options.get("placeholder", PLACEHOLDER))
+
+    @property
+    def own(self) -> str:
+        """The name of a source of one's own, as the configuration has it; empty: tidefold brings the source."""
+        return str(self.options["name"]) if self.format == "custom" else ""

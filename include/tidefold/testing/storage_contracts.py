@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -305,7 +306,7 @@ class SnapshotStorageContract(ChangelogStorageContract):
                 log.append({"_op": "delete", "id": number * 10})
             model |= rows
             del model[number * 10]
-            _run(pipeline, f"run-{number}")
+            run_orders(pipeline, f"run-{number}")
             assert _read_table(pipeline) == model
         state = pipeline.ledger("orders").read()
         assert [s.state.value for s in state.snapshots] == ["COMPLETED"] * 3
@@ -313,10 +314,10 @@ class SnapshotStorageContract(ChangelogStorageContract):
     def test_a_snapshot_is_restored_elsewhere(self, pipeline: Pipeline, tmp_path: Path) -> None:
         with open_changelog(pipeline) as changelog:
             changelog.log("orders", pipeline.log("orders").shape).append([{"id": i, "text": "a"} for i in range(40)])
-        _run(pipeline, "run-1")
+        run_orders(pipeline, "run-1")
         with open_changelog(pipeline) as changelog:
             changelog.log("orders", pipeline.log("orders").shape).append([{"id": i, "text": "b"} for i in range(40)])
-        _run(pipeline, "run-2")
+        run_orders(pipeline, "run-2")
         restore_to(pipeline, "orders", 1, str(tmp_path / "restored"), None, in_threads())
         restored = DeltaTable(str(tmp_path / "restored")).to_pyarrow_table()
         assert set(restored.column("text").to_pylist()) == {"a"}
@@ -325,13 +326,13 @@ class SnapshotStorageContract(ChangelogStorageContract):
     def test_nothing_but_what_the_ledger_knows_is_left(self, pipeline: Pipeline) -> None:
         with open_changelog(pipeline) as changelog:
             changelog.log("orders", pipeline.log("orders").shape).append([{"id": 1, "text": "a"}])
-        _run(pipeline, "run-1")
+        run_orders(pipeline, "run-1")
         clean(pipeline, ["orders"])
         assert [e.path for e in pipeline.store.list("", unfinished=True) if e.path.endswith(".part")] == []
         assert _read_table(pipeline) == {1: "a"}
 
 
-def _run(pipeline: Pipeline, run: str) -> None:
+def run_orders(pipeline: Pipeline, run: str) -> None:
     """Folds, judges and publishes in this process. Raises AssertionError with the outcomes if a step fails."""
 
     def run_step(step: AnyStep, logs: Sequence[str]) -> list[Outcome]:
@@ -344,7 +345,12 @@ def _run(pipeline: Pipeline, run: str) -> None:
     assert full.outcomes["confirm"][0].status == "published", done
 
 
-def _read_table(pipeline: Pipeline) -> dict[int, str]:
+def read_orders(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Returns the rows of the table."""
     uri, options = pipeline.store.uri(LogPaths("orders").table), pipeline.store.options()
-    rows = DeltaTable(uri, storage_options=options).to_pyarrow_table().to_pylist()
-    return {row["id"]: row["text"] for row in rows}
+    rows: list[dict[str, Any]] = DeltaTable(uri, storage_options=options).to_pyarrow_table().to_pylist()
+    return rows
+
+
+def _read_table(pipeline: Pipeline) -> dict[int, str]:
+    return {row["id"]: row["text"] for row in read_orders(pipeline)}

@@ -11,6 +11,8 @@ from tidefold.cli.terminal import Live, Logs, SnapshotId, Terminal, choose_logs,
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
+_NO_CODE = "A source of your own has codes of its own. For a row give its key, too: `tidefold explain LOG id=7`."
+
 if TYPE_CHECKING:
     from tidefold.operations.inspect.explain_key import Kept, KeyExplained, Origin
 
@@ -104,11 +106,9 @@ def _explain_code(terminal: Terminal, code: str) -> None:
     families = tomllib.loads(error_table().read_text())
     texts = {name: (family, *text) for family, codes in families.items() for name, text in codes.items()}
     if wanted not in texts:
-        near = get_close_matches(wanted, texts, 3)
-        hint = (
-            f"Did you mean {', '.join(near)}?" if near else "For a row give its key, too: `tidefold explain LOG id=7`."
-        )
-        raise NotFoundError("ERROR_CODE_UNKNOWN", f"`{code}` is no error code of this version.", hint=hint)
+        near = get_close_matches(wanted, texts, 3, 0.8)
+        hint = f"Did you mean {', '.join(near)}?" if near else _NO_CODE
+        raise NotFoundError("ERROR_CODE_UNKNOWN", f"`{code}` is no error code of tidefold.", hint=hint)
     family, meaning, step = texts[wanted]
     data = {"code": wanted, "family": family, "meaning": meaning, "next": step}
     terminal.result(data, f"{wanted} ({family}): {meaning}", f"next: {step}")

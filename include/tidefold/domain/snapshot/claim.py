@@ -135,7 +135,7 @@ def _require_whole_load(state: LogState) -> None:
         raise InvalidInputError(
             "LOAD_INCOMPLETE",
             f"`{state.log}` has no completed snapshot, and nothing is published while a landed file is refused as a "
-            f"whole. [{refused.code}] {refused.message}",
+            f"whole. [{refused.code}] {refused.message}{state.landing.others(state.log)}",
             hint=f"{refused.hint} To publish without `{refused.file}`, set `leave_out: [{json.dumps(refused.file)}]` "
             f"under `source`. Then `tidefold run {state.log}`.",
         )

@@ -224,10 +224,12 @@ def _find_problems(pipeline: Pipeline, accounted: Accounted) -> Accounted | Fail
     accounted = replace(accounted, problems=tuple(map(explain, accounted.problems)), planned=planned)
     config = pipeline.log(accounted.log)
     advice = advise_on_refused(pipeline, accounted.state)
-    accounted = replace(accounted, landing=find_problems(accounted, config.landing, now(), advice))
-    blocking = next((p.error for p in accounted.all_problems if p.blocking and not p.stops), None)
+    landing = find_problems(accounted, config.landing, now(), advice)
+    accounted = replace(accounted, landing=landing)
+    blocking = next((p for p in accounted.all_problems if p.blocking and not p.stops), None)
     if blocking and not accounted.arrivals and config.on_bad_file != "warn":
-        return Failed(accounted, blocking)
+        told = replace(blocking, message=f"{blocking.message}{landing.others(accounted.log)}")
+        return Failed(accounted, told.error)
     return accounted
 
 

@@ -181,9 +181,8 @@ def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) ->
         failing = failing or (_blame_run(pipeline, accounted) if is_refused else None)
     if failing is None:
         return outcome
-    others = f" ({left.total - 1:,} more, see `tidefold status {accounted.log}`)" if left.total > 1 else ""
     error = InvalidInputError(failing.code, f"{failing.message.rstrip('.')}, since {failing.since}.", hint=failing.hint)
-    message = f"{error}{others} ({outcome.message})"
+    message = f"{error}{left.others(accounted.log)} ({outcome.message})"
     return replace(outcome, status=Status.INCOMPLETE, message=message, error=ErrorInfo.of(error))
 
 

@@ -23,7 +23,7 @@ from tidefold.domain.paths import CHANGELOG
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.source_progress import NO_POSITION, StreamPosition
 from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
-from tidefold.errors import StorageError, TidefoldError, WireError, to_wire, wrap_unexpected
+from tidefold.errors import InvalidInputError, StorageError, TidefoldError, WireError, to_wire, wrap_unexpected
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.local_copies.inventory import without_room
 from tidefold.sources.api import ParsedFile, SchemaStopError, Source, UnfitFileError, source_of
@@ -152,6 +152,8 @@ class _Parsing:
                 yield self.part.log, table
         except Exception as error:
             _log.exception("`%s` cannot be parsed.", self.part.log)
+            if (own := self.part.feed.own) and not isinstance(error, TidefoldError):
+                error = InvalidInputError("SOURCE_FAILED", f"Source `{own}` failed: {type(error).__name__}: {error}.")
             self.error = to_wire(wrap_unexpected(error))
 
     def _file_tables(self) -> Iterator[pa.Table]:
@@ -171,7 +173,7 @@ class _Parsing:
             self.results.append(result)
             if parsed is not None and parsed.table is not None:
                 self.changed.add(file.name)
-                table = with_commit_times(parsed.table, shape, self.part.feed)
+                table = with_commit_times(parsed.table, shape, self.part.feed, task.horizon)
                 yield spread_by_file(table, file.name) if file.is_numbered and not shape.key else table
 
     def _parse(self, source: Source, task: FileTask) -> tuple[ParsedFile | None, FileProblem | None]:

@@ -20,13 +20,14 @@ _NO_FILES = {
     "delta": "it follows the versions of a Delta table, and no landed file has them",
     "delta-cdf": "it follows the versions of a Delta table, and no landed file has them",
     "state-json": "it follows the polls of a state, and each depends on the one before",
-    "custom": "only its own source knows what it has read",
 }
 
 
 def require_plannable(pipeline: Pipeline, state: LogState) -> None:
     """Raises RefusedError if landed files alone do not show the rows that the log has."""
-    reasons = [*_find_obstacles(pipeline.log(state.log)), *_find_gaps(state)]
+    log = pipeline.log(state.log)
+    reasons = [*_find_obstacles(log), *_find_gaps(state)]
+    reasons += ["only its own source knows what it has read"] if log.feed and log.feed.own else []
     if (chosen := pipeline.config.set_of(state.log)) is not None:
         reasons.append(f"it is in set `{chosen.name}`, whose tables are published together")
     if reasons:
@@ -37,7 +38,8 @@ def require_sampled(log: LogConfig) -> None:
     """Raises RefusedError if no folder of sample files can take the place of the log's source."""
     reasons = [*_find_obstacles(log)]
     if reasons:
-        raise RefusedError("PLAN_UNSUPPORTED", f"Log `{log.id}` cannot be tried with files: {'; '.join(reasons)}.")
+        message = f"Log `{log.id}` cannot be tried with files: {'; '.join(reasons)}."
+        raise RefusedError("PLAN_UNSUPPORTED", message, hint="Try it with another `store` in a copy of the file.")
 
 
 def _find_obstacles(log: LogConfig) -> Iterator[str]:

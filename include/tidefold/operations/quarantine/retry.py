@@ -248,7 +248,7 @@ def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused
             look.table, look.changes = pa.concat_tables(tables) if tables else None, [*look.changes, *completed.records]
         if look.table is not None:
             table = with_key_groups(look.table, state.shape)
-            table = with_commit_times(table, state.shape, feed) if feed else table
+            table = with_commit_times(table, state.shape, feed, horizon) if feed else table
             table = _with_batch(table, state, look.partition)
             _add_changes(pipeline, state, parts, look, table, awaited)
     return parts

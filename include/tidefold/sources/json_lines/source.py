@@ -78,6 +78,9 @@ class Lines:
         return Record(at.place.topic, at.place.partition, at.counted_offset, value)
 
 
+ReadLine = Callable[[ReaderPosition, bytes], Record]
+
+
 class JsonOp(OpColumn, frozen=True):
     """The operation of a record.
 
@@ -161,9 +164,10 @@ class _Ops:
 class JsonReader:
     """Reads the lines of one log."""
 
-    def __init__(self, shape: TableSpec, options: JsonOptions) -> None:
+    def __init__(self, shape: TableSpec, options: JsonOptions, record: ReadLine | None = None) -> None:
+        """`record`: makes the record of a line; None: as `options` say."""
         self._shape = shape
-        self._lines = Lines(options.record)
+        self._record = record or Lines(options.record).record
         beside = [options.op.column] if options.op and not options.op.row else []
         self._aliased = has_aliases(shape)
         fills = options.profile is not None and options.profile.absent == "null"
@@ -184,7 +188,7 @@ class JsonReader:
 
     def take(self, at: ReaderPosition, line: bytes) -> None:
         """Takes a line that is not blank. Raises RefusedRecordError or LateOffsetError."""
-        record = self._lines.record(at, to_plain(line) if self._options.extended_json else line)
+        record = self._record(at, to_plain(line) if self._options.extended_json else line)
         if not at.is_new(record.topic, record.partition, record.offset):
             return
         if record.value == NULL:

@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.schema import (
+    BEFORE_INSERTS,
     CLEAR,
+    DELETE,
     MERGE,
     UPSERT,
     arrow_type,
@@ -25,7 +27,9 @@ from tidefold.changelog.schema import (
     sort_by_key_group,
 )
 from tidefold.domain.log_state import Column, TableSpec
+from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.domain.table.types import parse_value
+from tidefold.errors import InvalidInputError
 from tidefold.sources.feed import Feed
 from tidefold.sources.records.accounting import Batch
 from tidefold.sources.records.record_types import field
@@ -83,16 +87,38 @@ class ChangeSpool:
         self._waiting, self._bytes = [], 0
 
 
-def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed) -> pa.Table:
-    """Returns the same changes with their commit times.
+def with_commit_times(table: pa.Table, shape: TableSpec, feed: Feed, horizon: int | None = None) -> pa.Table:
+    """Returns the same changes with their commit times. Raises InvalidInputError if a source of one's own erred.
 
     `commit_time`, an order column: they come from it. `write_time`, a column of the table: they are written to it.
     """
+    if feed.own and (why := _find_fault(table, shape, feed, horizon)):
+        raise InvalidInputError("SOURCE_FAILED", f"Source `{feed.own}` gave {why}.")
     column, written = feed.options.get("commit_time"), feed.options.get("write_time")
     if column is not None:
         times = table.column(order_columns(shape)[shape.order_by.index(column)])
         table = table.set_column(table.schema.get_field_index("_ts"), table.schema.field("_ts"), times)
     return table if written is None else _with_write_time(table, written)
+
+
+def _find_fault(changes: pa.Table, shape: TableSpec, feed: Feed, horizon: int | None) -> str:
+    """Returns what is wrong with the changes of a source of one's own, which no log of this definition has."""
+    op, offset, time = (changes.column(name) for name in ("_op", "_offset", "_ts"))
+    orders, merge = [changes.column(name) for name in order_columns(shape)], shape.merge
+    takes = {MERGE if merge.engine is Engine.AGGREGATE else UPSERT}
+    takes |= {DELETE} if shape.key and merge.deletes is Deletes.APPLY else set()
+    if {*op.unique().to_pylist()} - takes:
+        return f"an operation that the log does not take (`merge: {merge.engine}`, `deletes: {merge.deletes}`)"
+    # Far below 0 is half of an update.
+    if pc.any(pc.and_(pc.less(offset, 0), pc.greater(offset, -BEFORE_INSERTS // 2))).as_py():
+        return "a negative offset: a record without an offset has its number in the file, `at.number`"
+    if any(one.null_count for one in (offset, *orders)):
+        return "a change without its offset or its order"
+    if orders and horizon is not None and pc.min(orders[0]).as_py() < horizon:
+        return f"an order below {horizon}, before which changes are late"
+    if time.null_count and (feed.options.get("write_time") or (merge.engine is Engine.HISTORY and len(orders) != 1)):
+        return "a change without its time, which `ttl.on` or `merge: history` needs"
+    return ""
 
 
 def _with_write_time(table: pa.Table, column: str) -> pa.Table:
@@ -137,11 +163,11 @@ class TableBuilder:
 
     def _record_batch(self, batch: Batch) -> pa.RecordBatch:
         batch, groups = _spread(batch, self._shape)
-        count = len(batch.ops)
+        count, width = len(batch.ops), len(order_columns(self._shape))
+        if wrong := {*map(len, batch.orders)} - {width}:
+            raise ValueError(f"it gave {wrong.pop()} order values, the log needs {width}")
         arrays = [pa.array(batch.ops, pa.int8()), pa.array(groups, pa.uint16())]
-        arrays += [
-            pa.array([order[i] for order in batch.orders], pa.int64()) for i in range(len(order_columns(self._shape)))
-        ]
+        arrays += [pa.array([order[i] for order in batch.orders], pa.int64()) for i in range(width)]
         arrays.append(pa.repeat(pa.scalar(self._partition, pa.int32()), count))
         arrays.append(pa.array(batch.offsets, pa.int64()))
         arrays.append(pa.array(batch.times, pa.int64()))

@@ -181,12 +181,12 @@ def _number_lines(chunks: Iterable[streams.Chunk], at: ReaderPosition, number: i
             if chunk.too_long:
                 fault = RefusedRecordError("LINE_TOO_LONG", f"The line is longer than {streams.MAX_LINE >> 20} MiB.")
             elif not is_text and not _is_text(line):
-                fault = RefusedRecordError("BROKEN_JSON", "The line is not UTF-8.")
+                fault = RefusedRecordError("NOT_UTF8", "The line is not UTF-8.")
             yield number, line, fault, chunk.unterminated
 
 
 def _mark_torn(refused: RefusedRecordError) -> RefusedRecordError:
-    if refused.reason != "BROKEN_JSON":
+    if refused.reason not in ("BROKEN_JSON", "NOT_UTF8"):
         return refused
     detail = f"The file ends in the middle of this line, and newer files exist: {refused.detail}"
     return RefusedRecordError("TORN_LINE", detail)
