@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 import pytest
-from deltalake import DeltaTable
 
 from tidefold.changelog.schema import MERGE
 from tidefold.compute.runners import in_process
-from tidefold.domain.paths import LogPaths
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.sources.debezium.json_source import KafkaLines
 from tidefold.sources.json_lines.plain_rows import PlainRows
 from tidefold.sources.lines import DELETE, UPSERT, LineSource
 from tidefold.testing import SourceContract
-from tidefold.testing.source_contract import _take
-from tidefold.testing.storage_contracts import run_orders
+from tidefold.testing.source_contract import Begin
+from tidefold.testing.storage_contracts import read_orders, run_orders
 
-Begin = Callable[..., Pipeline]
 KAFKA = "notes+0+0000000000.jsonl"
 
 
@@ -109,7 +106,9 @@ class Settings:
     source: Any = Pairs
     lines: ClassVar = {"format": "custom", "name": "own"}
     log: ClassVar = {"key": ["id"]}
+    runner: Any = staticmethod(in_process)
     begin = SourceContract.begin
+    land = SourceContract.take
 
     def take(self, begin: Begin, log: Mapping[str, Any], *feed: str) -> tuple[Pipeline, list[Outcome]]:
         """Ingests each text as a file, and publishes after each."""
@@ -117,7 +116,7 @@ class Settings:
         outcomes, start = [], 0
         for text in feed:
             name = f"n-{start}.txt" if "order" in log else f"notes+0+{start:010}.jsonl"
-            outcomes += [_take(pipeline, {name: f"{text}\n".encode()}, in_process)]
+            outcomes += [self.land(pipeline, {name: f"{text}\n".encode()})]
             start += len(text.splitlines())
             if outcomes[-1].facts.get("changes"):
                 run_orders(pipeline, f"run-{start}")
@@ -125,8 +124,8 @@ class Settings:
 
 
 def rows_of(pipeline: Pipeline) -> list[dict[str, Any]]:
-    table = DeltaTable(pipeline.store.uri(LogPaths("orders").table)).to_pyarrow_table()
-    return sorted(table.select([n for n in table.column_names if not n.startswith("_")]).to_pylist(), key=repr)
+    rows = [{name: row[name] for name in row if not name.startswith("_")} for row in read_orders(pipeline)]
+    return sorted(rows, key=repr)
 
 
 class TestSettings(Settings):
@@ -182,7 +181,7 @@ class TestSettings(Settings):
         assert "without its time" in without.message
         self.source = Timed
         pipeline, _ = self.take(begin, log, f"id=1 n={2_000_000_000}")
-        [row] = DeltaTable(pipeline.store.uri(LogPaths("orders").table)).to_pyarrow_table().to_pylist()
+        [row] = read_orders(pipeline)
         assert row.get("at", row.get("_valid_from")) == datetime(2033, 5, 18, 3, 33, 20, tzinfo=UTC)
 
 
@@ -220,11 +219,11 @@ class TestLoud(Settings):
     @pytest.mark.parametrize(
         ("naive", "log", "why"),
         [
-            ({}, SUMS, "gave UPSERT, the log takes no such"),
-            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "ignore"}}, "gave DELETE"),
-            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "quarantine"}}, "gave DELETE"),
-            ({"op": MERGE}, {}, "gave MERGE"),
-            ({"order": (5,), "op": 9}, {"order": ["n"]}, "gave 9"),
+            ({}, SUMS, "gave an operation that the log does not take"),
+            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "ignore"}}, "gave an operation"),
+            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "quarantine"}}, "gave an operation"),
+            ({"op": MERGE}, {}, "gave an operation"),
+            ({"order": (5,), "op": 9}, {"order": ["n"]}, "gave an operation"),
             ({"order": ()}, {"order": ["n"]}, "gave 0 order values, the log needs 1"),
             ({"offset": -1}, {"order": ["n"]}, "gave a negative offset"),
             ({"offset": None, "order": (None,)}, {"order": ["n"]}, "without its offset or its order"),
