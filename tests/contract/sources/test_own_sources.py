@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -21,6 +23,18 @@ from tidefold.testing.source_contract import Begin
 from tidefold.testing.storage_contracts import read_orders, run_orders
 
 KAFKA = "notes+0+0000000000.jsonl"
+
+
+def _read_page() -> dict[str, Any]:
+    """What the Python of the page defines."""
+    page: dict[str, Any] = {}
+    text = (Path(__file__).parents[3] / "docs/how-to/extend.md").read_text().split("## A source of your own\n")[1]
+    for block in re.findall(r"```python\n(.*?)```", text.split("\n## ")[0], re.DOTALL):
+        exec(block.replace("from feeds import Feed\n", ""), page)
+    return page
+
+
+PAGE = _read_page()
 
 
 class Pairs(LineSource):
@@ -42,26 +56,8 @@ class Timed(Pairs):
         return op, row, row["n"] * 1000
 
 
-class Counted(LineSource):
-    """A header says how many lines there are: `#feed count=N`. Then lines `SEQ|OP|KEY|NAME`."""
-
-    endings = (".rec",)
-
-    def is_complete(self, stream: BinaryIO) -> bool:
-        head, lines = stream.readline(), sum(1 for _ in stream)
-        if not head.startswith(b"#feed count=") or lines > int(head[12:]):
-            raise ValueError(f"{lines} lines follow {head!r}")
-        return lines == int(head[12:])
-
-    def read(self, line: bytes) -> Any:
-        if line.startswith(b"#"):
-            return None
-        seq, op, key, name = line.decode().split("|")
-        return {"+": UPSERT, "-": DELETE}[op], {"seq": int(seq), "id": int(key)} | ({"name": name} if name else {})
-
-
 class TestPairs(SourceContract):
-    source = Pairs
+    source = PAGE["Pairs"]
     log: ClassVar = {"key": ["id"], "columns": {"id": "long", "text": "string"}}
     files: ClassVar = {
         KAFKA: b"id=7 text=hello\nid=8 text=you\n",
@@ -71,16 +67,26 @@ class TestPairs(SourceContract):
     bad = ("notes+0+0000000005.jsonl", b"id=x\nid\n")
 
 
-class TestCounted(SourceContract):
-    source = Counted
-    log: ClassVar = {"key": ["id"], "order": ["seq"], "columns": {"id": "long", "seq": "long", "name": "string"}}
+class TestFeed(PAGE["TestFeed"]):  # type: ignore[misc]
+    """At one order the last line counts, and a delete is no less than a row."""
+
     files: ClassVar = {
         "f-1.rec": b"#feed count=3\n5|+|1|a\n6|+|2|b\n8|-|2|\n",
-        # At one order the last line counts, and a delete is no less than a row.
         "f-2.rec": b"#feed count=5\n7|+|2|late\n9|+|1|zzz\n9|+|1|aaa\n9|+|3|gone\n9|-|3|\n",
     }
-    rows: ClassVar = [{"id": 1, "seq": 9, "name": "aaa"}]
-    bad = ("f-3.rec", b"#feed count=2\n1|?|2|x\nno\n")
+    rows: ClassVar = [{"id": 1, "number": 9, "text": "aaa"}]
+
+    def test_a_file_that_can_never_be_complete_is_a_problem(self, begin: Begin) -> None:
+        outcome = self.take(begin(), {"a.rec": b"no header\n", "b.rec": b"#feed count=x\n"})
+        assert outcome.error_code == "LANDED_DAMAGED"
+        assert "`a.rec` is damaged" in outcome.message
+        assert "(1 more, see `tidefold status orders`)" in outcome.message
+
+    def test_files_of_no_clear_order_are_ordered_by_their_number(self, begin: Begin) -> None:
+        pipeline = begin(order="file")
+        self.take(pipeline, {"f-1.rec": b"#feed count=1\n9|+|1|old\n", "f-2.rec": b"#feed count=1\n5|+|1|new\n"})
+        run_orders(pipeline, "run-1")
+        assert [row["text"] for row in read_orders(pipeline)] == ["new"]
 
 
 class TestJson(SourceContract):
