@@ -167,8 +167,8 @@ def archive_code(folder: Path) -> Path:
 
 def _python_path() -> dict[str, str]:
     path = find_python_path()
-    beside = (one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one and one != path)
-    return {"PYTHONPATH": os.pathsep.join([path, *beside])} if path else {}
+    beside = [os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys([path, *beside]))} if path else {}
 
 
 def _driver(master: str) -> dict[str, str]:

@@ -122,6 +122,8 @@ def test_a_code_is_explained_without_a_configuration(tmp_path: Path, monkeypatch
     assert call("explain", "VALUE_INVALID").stdout.startswith("VALUE_INVALID (quarantine): ")
     unknown = call("explain", "LANDED_CHANGE")
     assert (unknown.exit_code, "Did you mean LANDED_CHANGED" in unknown.stderr) == (4, True)
+    # None of tidefold's is like it.
+    assert "A source of your own has codes of its own" in call("explain", "REC_COUNT").stderr
 
 
 def test_only_debug_shows_a_traceback(pipeline: Pipeline) -> None:

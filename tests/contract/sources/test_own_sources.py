@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
+from support.commands import call
 from tidefold.changelog.schema import MERGE
 from tidefold.compute.runners import in_process
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.sources import api
 from tidefold.sources.debezium.json_source import KafkaLines
 from tidefold.sources.json_lines.plain_rows import PlainRows
 from tidefold.sources.lines import DELETE, UPSERT, LineSource
@@ -87,6 +91,22 @@ class TestFeed(PAGE["TestFeed"]):  # type: ignore[misc]
         self.take(pipeline, {"f-1.rec": b"#feed count=1\n9|+|1|old\n", "f-2.rec": b"#feed count=1\n5|+|1|new\n"})
         run_orders(pipeline, "run-1")
         assert [row["text"] for row in read_orders(pipeline)] == ["new"]
+
+
+def test_a_configuration_is_tried_with_files_of_a_source_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(api, "entry_points", lambda group: [SimpleNamespace(name="own", load=lambda: PAGE["Feed"])])
+    log = {**TestFeed.log, "source": {"format": "custom", "name": "own", "path": "none"}}
+    Path("tidefold.yaml").write_text(json.dumps({"version": 1, "store": "store", "logs": {"orders": log}}))
+    Path("cases/one/landing").mkdir(parents=True)
+    for name, content in TestFeed.files.items():
+        Path("cases/one/landing", name).write_bytes(content)
+    Path("cases/one/rows.csv").write_text("id,number,text\n1,9,aaa\n")
+    assert "one: as expected: 1 row;" in call("plan", "orders", "--cases", "cases").output
+    Path("cases/one/rows.csv").write_text("id,number,text\n1,9,zzz\n")
+    assert "- id=1, number=9, text=zzz" in call("plan", "orders", "--cases", "cases", code=3).output
 
 
 class TestJson(SourceContract):

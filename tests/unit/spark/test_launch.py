@@ -13,6 +13,7 @@ from support.pipelines import CONFIG, make_pipeline
 from tidefold.compute.broadcast_work import ReceivedWork, find_versions
 from tidefold.compute.spark_session import CODE_SETTING
 from tidefold.errors import NotFoundError, RefusedError
+from tidefold.installation import CODE
 from tidefold.spark import jars, submit
 
 
@@ -62,6 +63,13 @@ def test_the_package_travels_with_the_job_if_workers_have_no_path_to_it(tmp_path
         assert "tidefold/compute/runners.py" in packed.namelist()
     assert on_cluster(tmp_path, "ship_code: true")[CODE_SETTING] == str(archive)
     assert list(archive.parent.glob("tidefold-*")) == [archive]
+
+
+def test_packages_beside_tidefold_come_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a source of one's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"mine::{CODE}:/opt/more")
+    assert on_cluster(tmp_path, "")["spark.executorEnv.PYTHONPATH"] == f"{CODE}:{tmp_path}/mine:/opt/more"
 
 
 def test_executors_start_the_python_that_is_set(tmp_path: Path) -> None:
