@@ -245,11 +245,11 @@ class TestLoud(Settings):
     @pytest.mark.parametrize(
         ("naive", "log", "why"),
         [
-            ({}, SUMS, "gave an operation that the log does not take"),
-            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "ignore"}}, "gave an operation"),
-            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "quarantine"}}, "gave an operation"),
-            ({"op": MERGE}, {}, "gave an operation"),
-            ({"order": (5,), "op": 9}, {"order": ["n"]}, "gave an operation"),
+            ({}, SUMS, "gave UPSERT: a log with `merge: aggregate` and `deletes: apply` takes only DELETE, MERGE"),
+            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "ignore"}}, "gave DELETE"),
+            ({"op": DELETE}, {"merge": {"engine": "last", "deletes": "quarantine"}}, "gave DELETE"),
+            ({"op": MERGE}, {}, "gave MERGE"),
+            ({"order": (5,), "op": 9}, {"order": ["n"]}, "gave 9"),
             ({"order": ()}, {"order": ["n"]}, "gave 0 order values, the log needs 1"),
             ({"offset": -1}, {"order": ["n"]}, "gave a negative offset"),
             ({"offset": None, "order": (None,)}, {"order": ["n"]}, "without its offset or its order"),

@@ -36,6 +36,7 @@ from tidefold.sources.records.record_types import field
 
 # Bytes of changes of one landed file that stay in memory; a sort copies them at once.
 SPOOL_MEMORY = 60 << 20
+_OPERATIONS = {UPSERT: "UPSERT", DELETE: "DELETE", CLEAR: "CLEAR", MERGE: "MERGE"}
 # Batches of changes that are written at once, each of other key groups.
 _PARTS = 64
 _GROUPED_ROWS = 65_536
@@ -107,8 +108,9 @@ def _find_fault(changes: pa.Table, shape: TableSpec, feed: Feed, horizon: int | 
     orders, merge = [changes.column(name) for name in order_columns(shape)], shape.merge
     takes = {MERGE if merge.engine is Engine.AGGREGATE else UPSERT}
     takes |= {DELETE} if shape.key and merge.deletes is Deletes.APPLY else set()
-    if {*op.unique().to_pylist()} - takes:
-        return f"an operation that the log does not take (`merge: {merge.engine}`, `deletes: {merge.deletes}`)"
+    if strange := {*op.unique().to_pylist()} - takes:
+        told, taken = (", ".join(_OPERATIONS.get(op, f"{op}") for op in sorted(ops)) for ops in (strange, takes))
+        return f"{told}: a log with `merge: {merge.engine}` and `deletes: {merge.deletes}` takes only {taken}"
     # Far below 0 is half of an update.
     if pc.any(pc.and_(pc.less(offset, 0), pc.greater(offset, -BEFORE_INSERTS // 2))).as_py():
         return "a negative offset: a record without an offset has its number in the file, `at.number`"
