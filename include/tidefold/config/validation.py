@@ -84,10 +84,6 @@ def _custom(source: sources.CustomEntry) -> Iterator[table_spec_validation.Mista
         yield "SOURCE_UNKNOWN", ("source", "name"), f"is `{source.name}`, which no installed package provides.", hint
 
 
-def _no_file_order(why: str) -> table_spec_validation.Mistake:
-    return "ORDER_FILE", ("order",), f"names `file`, but {why}.", "Leave `file` out of `order`."
-
-
 def _commit_time(entry: LogConfig, name: str | None) -> Iterator[table_spec_validation.Mistake]:
     """Checks `commit_time`. Deletes have only the columns of key and order; a date does not say when on its day."""
     by = entry.shape.order_by
@@ -178,7 +174,8 @@ def _any_names(entry: LogConfig, source: sources.JsonEntry) -> Iterator[table_sp
     """Checks `names: any`: columns or files must order the changes of a key."""
     shape = entry.shape
     if shape.orders_by_file and source.names in ("kafka", "kafka-dash"):
-        yield _no_file_order(f"`names: {source.names}` gives each record an offset")
+        why = f"names `file`, but `names: {source.names}` gives each record an offset."
+        yield "ORDER_FILE", ("order",), why, "Leave `file` out of `order`."
     if (source.names != "any" and source.record_path is None) or source.extract:
         return
     if shape.merge.engine is not Engine.APPEND and (shape.order != COLUMNS or not shape.order_by):

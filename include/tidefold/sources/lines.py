@@ -47,10 +47,10 @@ class LineSource(KafkaLines):
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
         """See Source. A file that says when it is complete is taken as a whole."""
-        found = super().ending(file, taken)
-        if found.problem or type(self).is_complete is LineSource.is_complete:
-            return found
-        return Ending(0, torn=True) if found.torn else inspect_file(file, partial(self._look, file))
+        usual = super().ending(file, taken)
+        if usual.problem or type(self).is_complete is LineSource.is_complete:
+            return usual
+        return Ending(0, torn=True) if usual.torn else inspect_file(file, partial(self._look, file))
 
     def _look(self, file: LandedFile, stream: BinaryIO) -> Ending:
         try:

@@ -191,6 +191,12 @@ class TestSettings(Settings):
         _, outcomes = self.take(begin, {"columns": TEXT, "merge": "append", "key": []}, "id=1 text=a\nid=1")
         assert outcomes[0].facts["refused"] == {"KEYLESS_CHANGE": 1}
 
+    def test_a_refused_record_that_lands_again_is_refused_once(self, begin: Begin) -> None:
+        pipeline, _ = self.take(begin, {"columns": TEXT}, "id=1 text=a\nid\nid=2 text=b")
+        outcome = self.land(pipeline, {f"again/{KAFKA}": b"id=1 text=a\nid\nid=2 text=b\nid=3 text=c\n"})
+        assert (outcome.facts["changes"], outcome.facts["repeated"]) == (1, 2)
+        assert rows_of(pipeline) == [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]
+
     def test_a_bad_record_can_fail_the_log(self, begin: Begin) -> None:
         _, outcomes = self.take(begin, {"columns": TEXT, "on_bad_record": "fail"}, "id=1 text=a\nid")
         assert outcomes[0].error_code == "BAD_RECORDS"
@@ -262,3 +268,10 @@ class TestLoud(Settings):
         assert outcome.message.startswith("[SOURCE_FAILED] Source `own` ")
         assert why in outcome.message
         assert pipeline.ledger("orders").find() is None or not pipeline.ledger("orders").read().change_sets
+
+    def test_a_late_change(self, begin: Begin) -> None:
+        self.source = Naive
+        log = {"columns": ID_N, "order": ["n"], "late": {"allowed_lateness": 10, "policy": "quarantine"}}
+        pipeline, outcomes = self.take(begin, log, "id=1 n=1000", "id=2 n=900")
+        assert "gave an order below 990, before which changes are late" in outcomes[1].message
+        assert rows_of(pipeline) == [{"id": 1, "n": 1000}]
