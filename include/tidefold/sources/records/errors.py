@@ -88,7 +88,8 @@ def _check_json(line: bytes) -> None:
     except msgspec.ValidationError:
         pass  # A number that fits no type; whether it matters depends on its field.
     except UNDECODABLE as error:
-        raise RefusedRecordError("BROKEN_JSON", f"{error}.") from error
+        is_text = not isinstance(error, UnicodeDecodeError)
+        raise RefusedRecordError("BROKEN_JSON" if is_text else "NOT_UTF8", f"{error}.") from error
 
 
 def names_in(line: bytes) -> frozenset[str]:

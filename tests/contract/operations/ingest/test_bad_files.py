@@ -37,7 +37,7 @@ def in_partition(partition: int, record: dict[str, Any] | bytes) -> dict[str, An
 CASES: dict[str, tuple[list[Any], list[str]]] = {
     "34 invalid UTF-8 in a field that is not used": (
         [record(0), json.dumps(record(1)).encode().replace(b"[]", b'["\xff"]')],
-        ["BROKEN_JSON"],
+        ["NOT_UTF8"],
     ),
     "45 null key in the record, key in the row": ([record(0) | {"key": None}], []),
     "49 out of order, and in order again": ([record(0), record(5), record(3), record(6)], ["OFFSET_ORDER"]),

@@ -127,7 +127,7 @@ CASES = [
     Case(
         "34 invalid UTF-8",
         [lines(10, record(10), changed(11, "t1011", "X").encode().replace(b"X", b"\xff\xfe"))],
-        {"BROKEN_JSON": 1},
+        {"NOT_UTF8": 1},
         {"changes": 1},
         ONE,
     ),

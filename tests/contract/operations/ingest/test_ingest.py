@@ -406,7 +406,7 @@ def test_quarantine_says_file_line_offset_reason_and_the_record(pipeline: Pipeli
     assert first["file"] == f"{TOPIC}+0+0000000000.jsonl"
     assert (first["line"], first["offset"], first["reason"]) == (3, 2, "OP_UNKNOWN")
     assert json.loads(first["record"])["offset"] == 2
-    assert (second["line"], second["offset"], second["reason"]) == (4, None, "BROKEN_JSON")
+    assert (second["line"], second["offset"], second["reason"]) == (4, None, "NOT_UTF8")
     assert second["record"] == "\\xff" * 8192
     [entry] = state_of(pipeline).landed
     assert entry.quarantine is not None
