@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from sources.attest_proof import prove_attest
+from sources.overlap_proof import prove_overlap
 from sources.rig import start_server
 from sources.types_proof import prove_types
 from torture.capture import Java
@@ -16,6 +17,7 @@ _SIZES = [int(one) for one in os.environ.get("SIZES", "50 10 20000").split()]
 _PROOFS = {
     "types": lambda server, java, folder: prove_types(server, java, folder, "string"),
     "attest": lambda server, java, folder: prove_attest(server, java, folder, *_SIZES),
+    "overlap": prove_overlap,
     "types-precise": lambda server, java, folder: prove_types(server, java, folder, "precise"),
 }
 
