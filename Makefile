@@ -205,6 +205,11 @@ mutants-torture: install torture-tools ## About an hour: takes mends of the sour
 torture: install torture-tools ## Random tables and workloads of a real PostgreSQL and MariaDB under a real Debezium, compared with their dumps (SEEDS=30 FIRST=0 DATABASES=mariadb; SEEDS=failed: those that once found something; RECORD=1 writes its page)
 	TORTURE_RECORD=$(RECORD) PYTHONPATH=include:tests:lab $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
 
+.PHONY: test-sources
+test-sources: install ## About 30 minutes: types, attestations beside writers and planted faults on a real PostgreSQL under a real Debezium (SIZES='50 10 20000': attestations, rounds of ten faults, rows; PROOFS=overlap: only that)
+	bash lab/torture/tools.sh $(TORTURE) postgres
+	SIZES="$(SIZES)" PYTHONPATH=include:tests:lab $(PYTHON) -m sources $(TORTURE) $(PROOFS)
+
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
 	bash lab/torture/tools.sh $(TORTURE)
 

@@ -13,7 +13,7 @@ from sources.types_proof import prove_types
 from torture.capture import Java
 
 # Attestations beside writers, rounds of ten faults, rows of the table.
-_SIZES = [int(one) for one in os.environ.get("SIZES", "50 10 20000").split()]
+_SIZES = [int(one) for one in (os.environ.get("SIZES") or "50 10 20000").split()]
 _PROOFS = {
     "types": lambda server, java, folder: prove_types(server, java, folder, "string"),
     "attest": lambda server, java, folder: prove_attest(server, java, folder, *_SIZES),
@@ -24,7 +24,7 @@ _PROOFS = {
 
 def main(folder: Path, names: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
-    server, java = start_server(folder / "server"), Java(folder / "engines" / "postgres", folder / "engine.log")
+    server, java = start_server(folder / "postgres15"), Java(folder / "engines" / "postgres", folder / "engine.log")
     failed = 0
     try:
         for name in names or _PROOFS:

@@ -175,7 +175,13 @@ def test_what_cannot_be_attested_is_said(live: LiveTable, monkeypatch: pytest.Mo
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", _as_reader())
     with pytest.raises(RefusedError, match="DATABASE_DENIED"):
         _attest(live)
-    live.session.execute("grant select on items to reader", "alter role reader set statement_timeout = 1")
+    live.session.execute("grant select on items to reader", "alter table items enable row level security")
+    with pytest.raises(RefusedError, match="ATTEST_POLICIES"):
+        _attest(live)
+    live.session.execute("alter table items disable row level security")
+    live.session.execute("create table child () inherits (items)", "insert into child values (1000, 'inherited')")
+    assert _attest(live).error is None
+    live.session.execute("drop table child", "alter role reader set statement_timeout = 1")
     live.session.execute("insert into items select n, repeat('x', 2000) from generate_series(100, 9000) n")
     with pytest.raises(RefusedError, match="DATABASE_TIMEOUT"):
         _attest(live)

@@ -51,6 +51,9 @@ def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
     database = Database.find(request.connection, pipeline.connections)
     with database.begin() as reader:
         table = read_table(reader, request.table or _name_table(published.state))
+    if table.has_policies:
+        message = f"Row level security hides rows of `{table.full_name}` from the user of `{request.connection}`."
+        raise RefusedError("ATTEST_POLICIES", message)
     groups = _MANY_GROUPS if published.snapshot.rows > _MANY_ROWS else _GROUPS
     columns = [one for one in shape.columns if one.name not in request.left_out]
     comparison = RowComparison.plan(table, shape.key, columns, groups, published.expire)

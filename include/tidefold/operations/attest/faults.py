@@ -17,6 +17,7 @@ from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.quarantine.inspect import find_refused_keys
 from tidefold.sources.database.comparison import RowComparison
 from tidefold.sources.database.connection import Reader
+from tidefold.sources.database.types import split_texts
 
 # Faults that are told apart with their columns, and those that are explained by a change.
 _NAMED, _EXPLAINED = 100_000, 10
@@ -68,7 +69,7 @@ def name_faults(
         fault = _name(published, comparison, key, theirs.get(key), ours.get(key))
         if fault is None:
             continue
-        texts = split_key(key)
+        texts = split_texts(key)
         known = f"quarantined ({refused[texts]})" if texts in refused else fault.known
         faults.append(_add(fault, "left out" if texts in left_out else known))
     unknown = islice((fault for fault in faults if not fault.known), _EXPLAINED)
@@ -118,20 +119,10 @@ def _explain(pipeline: Pipeline, log: str, fault: KeyFault) -> str:
     return f"{verb} {made.op}{f' of order {made.at}' if made.at else ''}{landed}, {made.source}"
 
 
-def split_key(text: str) -> tuple[str, ...]:
-    """Returns the texts of the values of a key."""
-    parts = []
-    while text:
-        length, _, rest = text.partition(":")
-        parts.append(rest[: int(length)])
-        text = rest[int(length) :]
-    return tuple(parts)
-
-
 def read_key(comparison: RowComparison, text: str) -> dict[str, object]:
     """Returns a key as `explain` takes it."""
     columns = [one for one in comparison.columns if one.name in comparison.key]
-    return {one.name: _read_value(one.type, value) for one, value in zip(columns, split_key(text), strict=True)}
+    return {one.name: _read_value(one.type, value) for one, value in zip(columns, split_texts(text), strict=True)}
 
 
 def _read_value(type_: str, text: str) -> object:

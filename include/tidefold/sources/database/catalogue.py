@@ -30,7 +30,7 @@ where t.typtype <> 'd' order by relation, number
 _TABLES = """
 select c.oid::bigint as relation, n.nspname::text as schema, c.relname::text as name, c.relkind::text as kind,
        c.relreplident::text as identity, c.reltuples::bigint as rows, c.relpages::bigint as pages,
-       c.relrowsecurity as has_policies,
+       row_security_active(c.oid) as has_policies,
        exists (select from pg_inherits where inhparent = c.oid) as has_children,
        exists (select from pg_inherits where inhrelid = c.oid) as is_child,
        (select array_agg(a.attname::text order by k.place)
@@ -49,7 +49,7 @@ class SourceTable:
 
     kind: of `pg_class`. identity: of its replica: d its key, f the whole row, i an index, n nothing.
     rows: about, by the last ANALYZE; -1: never.
-    has_policies: of row level security. has_children: it is partitioned or inherited from.
+    has_policies: row level security hides rows of it from this user. has_children: partitions, or tables that inherit.
     """
 
     schema: str
@@ -67,6 +67,11 @@ class SourceTable:
     @property
     def quoted(self) -> str:
         return f"{quote_name(self.schema)}.{quote_name(self.name)}"
+
+    @property
+    def rows_of(self) -> str:
+        """What is selected from: the own rows of a table, without those of tables that inherit from it."""
+        return f"only {self.quoted}" if self.kind == TABLE else self.quoted
 
     @property
     def full_name(self) -> str:

@@ -24,7 +24,7 @@ class RowComparison:
     """Which columns of a table and of a log are compared, and how.
 
     key: names of the columns of the key. columns: of the log, in its order; the key is among them.
-    forms: by the name of each column. lists: the names of those that are lists.
+    forms: by the name of each column.
     groups: in how many groups keys are counted.
     expired: SQL of the rows of the table that are too old for the log; empty: none are.
     """
@@ -33,7 +33,6 @@ class RowComparison:
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     forms: Mapping[str, ColumnForm]
-    lists: Collection[str]
     groups: int
     expired: str = ""
 
@@ -42,15 +41,14 @@ class RowComparison:
         cls, table: SourceTable, key: tuple[str, ...], columns: Sequence[Column], groups: int, expire: Expire | None
     ) -> RowComparison:
         """Raises RefusedError, which names columns that the table lacks, or whose types have no common text."""
-        forms, lists, wrong = dict[str, ColumnForm](), set[str](), list[str]()
+        forms, wrong = dict[str, ColumnForm](), list[str]()
         for column in columns:
             source = table.find_column(column.name)
             form = find_form(source, column.type) if source else None
             if form is None:
                 wrong.append(f"{column.name} ({source.declared if source else 'not there'}, {column.type} in the log)")
-                continue
-            forms[column.name] = form
-            lists |= {column.name} if source and source.is_array else set()
+            else:
+                forms[column.name] = form
         if wrong:
             raise RefusedError(
                 "ATTEST_COLUMNS",
@@ -58,7 +56,7 @@ class RowComparison:
                 hint="Leave them out with `--leave-out COLUMN`: the proof names them.",
             )
         too_old = f"{quote_name(expire.column)} < {quote_text(expire.before)}" if expire else ""
-        return cls(table, key, tuple(columns), forms, lists, groups, too_old)
+        return cls(table, key, tuple(columns), forms, groups, too_old)
 
     # --- the table of the database
     def read_sums(self, reader: Reader) -> dict[int, tuple[int, str]]:
@@ -68,8 +66,9 @@ class RowComparison:
 
     def read_groups(self, reader: Reader, groups: Collection[int]) -> Hashes:
         """Returns the rows of some groups."""
-        listed = f"{{{','.join(map(str, sorted(groups)))}}}"
-        rows = reader.read(f"select k, h from ({self._select()}) x where g = any($1::int[])", listed)
+        # An array beside the statement would be parsed for each row.
+        wanted = "select json_array_elements_text($1::json)::int"
+        rows = reader.read(f"select k, h from ({self._select()}) x where g in ({wanted})", json.dumps(sorted(groups)))
         return dict(zip(rows["k"].to_pylist(), rows["h"].to_pylist(), strict=True))
 
     def read_keys(self, reader: Reader, keys: Iterable[str]) -> Hashes:
@@ -91,7 +90,7 @@ class RowComparison:
         if not counts:
             return {}
         named = ", ".join(f"{count} as c{i}" for i, count in enumerate(counts.values()))
-        [row] = reader.list(f"select {named} from {self.table.quoted}")
+        [row] = reader.list(f"select {named} from {self.table.rows_of}")
         return {name: row[f"c{i}"] for i, name in enumerate(counts) if row[f"c{i}"]}
 
     def is_numeric(self, column: Column) -> bool:
@@ -108,7 +107,7 @@ class RowComparison:
 
     def _from(self, joined: str) -> str:
         fresh = f" where not coalesce({self.expired}, false)" if self.expired else ""
-        return f"{self.table.quoted} {joined}{fresh}"
+        return f"{self.table.rows_of} {joined}{fresh}"
 
     def _of_keys(self) -> str:
         return f"join json_array_elements_text($1::json) as asked(_tidefold_key) on _tidefold_key = {self._key()}"
@@ -117,7 +116,7 @@ class RowComparison:
         return self._joined([one for one in self.columns if one.name in self.key])
 
     def _joined(self, columns: Iterable[Column]) -> str:
-        return join_texts([(self._text(one.name), one.name in self.lists) for one in columns])
+        return join_texts((self._text(one.name), one.type) for one in columns)
 
     def _text(self, name: str) -> str:
         return self.forms[name].of(quote_name(name)).text
@@ -149,7 +148,7 @@ class RowComparison:
 
     def _local(self, columns: Iterable[Column]) -> str:
         numbers = {one.name: i for i, one in enumerate(self.columns)}
-        return join_texts([(self._local_text(numbers[one.name]), one.name in self.lists) for one in columns])
+        return join_texts((self._local_text(numbers[one.name]), one.type) for one in columns)
 
     def _local_text(self, number: int) -> str:
         return self.forms[self.columns[number].name].of(f"c{number}").local

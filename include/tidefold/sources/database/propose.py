@@ -58,7 +58,7 @@ def _list_warnings(table: SourceTable, unknown: Sequence[str]) -> Iterator[str]:
     if table.has_children and table.kind != PARTITIONED:
         yield "Other tables inherit from it: the connector's snapshot has their rows, too."
     if table.has_policies:
-        yield "It has row level security: the connector's user must see all rows."
+        yield "Row level security hides rows of it from this user; the connector's must see all."
 
 
 def list_settings(tables: Sequence[SourceTable], prefix: str) -> list[str]:

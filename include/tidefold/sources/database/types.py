@@ -7,7 +7,8 @@ refused by name, never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,7 @@ _FORMS: Mapping[tuple[str, str], ColumnForm] = {
     # By their bits, so that -0.0 is not 0.0. There is one NaN.
     ("float8", "double"): ColumnForm("{c}", "case when {c} = 'NaN' then 'NaN' else encode(float8send({c}), 'hex') end"),
     ("float4", "float"): ColumnForm("{c}", "case when {c} = 'NaN' then 'NaN' else encode(float4send({c}), 'hex') end"),
-    ("bytea", "binary"): ColumnForm("{c}", "encode({c}, 'hex')"),
+    ("bytea", "binary"): ColumnForm("{c}", "'x' || encode({c}, 'hex')"),
     ("date", "date"): ColumnForm(
         "{c}", "case when isfinite({c}) then ({c} - date '1970-01-01')::text else {c}::text end"
     ),
@@ -124,7 +125,7 @@ def find_form(source: DatabaseColumn, column: str) -> ColumnForm | None:
         return None
     is_number = source.type == "numeric" and (type_.element or type_).name == "string"
     local = _local_text(type_, "{c}", is_number)
-    return replace(_list_form(form) if source.is_array else form, local=local)
+    return replace(_list_form(form, column) if source.is_array else form, local=local)
 
 
 def _find_form(source: DatabaseColumn, type_: Type) -> ColumnForm | None:
@@ -141,8 +142,8 @@ def _find_form(source: DatabaseColumn, type_: Type) -> ColumnForm | None:
     return form
 
 
-def _list_form(form: ColumnForm) -> ColumnForm:
-    each = join_texts([(form.text.replace("{c}", "e"), False)])
+def _list_form(form: ColumnForm, column: str) -> ColumnForm:
+    each = join_texts([(form.text.replace("{c}", "e"), column.removeprefix("array<").removesuffix(">"))])
     elements = "unnest({c}) with ordinality as u(e, n)"
     joined = f"(select coalesce(string_agg({each}, '' order by n), '') from {elements})"
     # A list of lists must not look like a list, which begins with a digit.
@@ -155,18 +156,29 @@ def _list_form(form: ColumnForm) -> ColumnForm:
     return ColumnForm("{c}" if form.select == "{c}" else listed, text, unfit)
 
 
-def join_texts(texts: Sequence[tuple[str, bool]]) -> str:
-    """Returns the SQL, of PostgreSQL and DuckDB, of one text of several, each with whether it is of a list.
+def join_texts(texts: Iterable[tuple[str, str]]) -> str:
+    """Returns the SQL, of PostgreSQL and DuckDB, of one text of values, each with the type of its column.
 
-    No two lists of texts have the same: a text has its length before it, a list counts its elements, null is no text.
+    No two lists of values have the same: a comma ends each value, and none is in a number. Null is nothing.
     """
-    parts = (one if is_list else f"length({one})::text || ':' || ({one})" for one, is_list in texts)
-    return " || ".join(f"coalesce({part}, 'n')" for part in parts)
+    return " || ".join(f"coalesce({_end_text(text, type_)}, ',')" for text, type_ in texts)
+
+
+def _end_text(text: str, type_: str) -> str:
+    if type_ != "string":
+        return f"{text} || ','"
+    return f"'=' || replace(replace({text}, chr(92), chr(92) || chr(92)), ',', chr(92) || ',') || ','"
+
+
+def split_texts(joined: str) -> tuple[str, ...]:
+    """Returns the texts of values that are not null, which `join_texts` has joined."""
+    parts = re.findall(r"((?:[^,\\]|\\.)*),", joined, re.DOTALL)
+    return tuple(re.sub(r"\\(.)", r"\1", one[1:], flags=re.DOTALL) if one.startswith("=") else one for one in parts)
 
 
 def _local_text(type_: Type, value: str, is_number: bool) -> str:
     if type_.element:
-        each = join_texts([(_local_text(type_.element, "e", is_number), False)])
+        each = join_texts([(_local_text(type_.element, "e", is_number), type_.element.name)])
         return f"len({value}) || '[' || array_to_string(list_transform({value}, lambda e: {each}), '')"
     if is_number:  # As the connector wrote it, with or without zeros at its end.
         return f"case when contains({value}, '.') then rtrim(rtrim({value}, '0'), '.') else {value} end"
@@ -182,7 +194,7 @@ def _local_text(type_: Type, value: str, is_number: bool) -> str:
         "boolean": f"{value}::int::varchar",
         "date": f"({value} - date '1970-01-01')::varchar",
         "timestamp": f"epoch_us({value})::varchar",
-        "binary": f"lower(hex({value}))",
+        "binary": f"'x' || lower(hex({value}))",
     }
     return simple.get(type_.name, f"{value}::varchar")
 
