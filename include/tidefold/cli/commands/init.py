@@ -101,8 +101,7 @@ def _propose_tables(connection: str, prefix: str) -> tuple[list[ProposedLog], li
     from tidefold.sources.database.connection import Database
     from tidefold.sources.database.propose import list_settings, propose_tables
 
-    with Database.find(connection).begin() as reader:
-        tables = list_tables(reader)
+    tables = Database.find(connection).ask(list_tables)
     if not tables:
         message = f"The database of `{connection}` has no table that its user may read."
         raise RefusedError("DATABASE_NO_TABLE", message, hint="Grant SELECT on the tables to that user.")

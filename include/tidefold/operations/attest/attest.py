@@ -14,7 +14,7 @@ from tidefold.domain.log_state import Consumer, LogState
 from tidefold.domain.retention import references
 from tidefold.domain.table.table_spec import POSTGRESQL, Engine
 from tidefold.errors import RefusedError
-from tidefold.operations.attest.faults import name_faults
+from tidefold.operations.attest.faults import NAMED, name_faults
 from tidefold.operations.attest.proof import AttestRequest, Course, News, Suspect, conclude, find_waiting
 from tidefold.operations.attest.sides import LocalRows, Published, find_changed, open_local_rows, read_rows
 from tidefold.operations.ground.outcome import Outcome
@@ -49,8 +49,7 @@ def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
     if why := _ENGINES.get(shape.merge.engine):
         raise RefusedError("ATTEST_ENGINE", f"`{log}` cannot be attested: {why}.")
     database = Database.find(request.connection, pipeline.connections)
-    with database.begin() as reader:
-        table = read_table(reader, request.table or _name_table(published.state))
+    table = database.ask(lambda reader: read_table(reader, request.table or _name_table(published.state)))
     if table.has_policies:
         message = f"Row level security hides rows of `{table.full_name}` from the user of `{request.connection}`."
         raise RefusedError("ATTEST_POLICIES", message)
@@ -60,8 +59,9 @@ def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
     course = Course(suspects=find_waiting(pipeline, log, table.full_name))
     with _consume(pipeline, log, published), open_local_rows(comparison) as local:
         _Looks(pipeline, log, request, database, comparison, local).run(course, published)
-        with database.begin() as reader:
-            faults = name_faults(pipeline, Published.find(pipeline, log), reader, comparison, local, course.faults)
+        named = sorted(course.faults)[:NAMED]
+        theirs = database.ask(lambda reader: comparison.read_texts(reader, named)) if named else {}
+        faults = name_faults(pipeline, Published.find(pipeline, log), comparison, local, theirs, named)
     return conclude(pipeline, log, request, comparison, course, faults)
 
 

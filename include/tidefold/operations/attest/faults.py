@@ -16,13 +16,12 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.quarantine.inspect import find_refused_keys
 from tidefold.sources.database.comparison import RowComparison
-from tidefold.sources.database.connection import Reader
 from tidefold.sources.database.types import split_texts
 
 # Faults that are told apart with their columns, and those that are explained by a change.
-_NAMED, _EXPLAINED = 100_000, 10
+NAMED, _EXPLAINED = 100_000, 3
 MISSING, EXTRA, CHANGED = "missing", "extra", "changed"
-_Texts = Mapping[str, str | None]
+RowTexts = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +50,22 @@ class KeyFault:
 def name_faults(
     pipeline: Pipeline,
     published: Published,
-    reader: Reader,
     comparison: RowComparison,
     local: LocalRows,
+    theirs: Mapping[str, RowTexts],
     keys: Collection[str],
 ) -> list[KeyFault]:
-    """Returns the first of the keys that differ, each with its columns. One that is equal by now is not among them."""
+    """Returns the keys that differ, each with its columns. One that is equal by now is not among them.
+
+    theirs: the text of each value of these keys at the source.
+    """
     if not keys:
         return []
-    chosen = sorted(keys)[:_NAMED]
-    theirs = comparison.read_texts(reader, chosen)
-    ours = local.read_texts(read_rows(pipeline, published), chosen)
+    ours = local.read_texts(read_rows(pipeline, published), keys)
     refused = find_refused_keys(pipeline, published.state)
     left_out = {_text_of(comparison, json.loads(one)["key"]) for one in published.snapshot.unresolved_keys}
     faults = []
-    for key in chosen:
+    for key in sorted(keys):
         fault = _name(published, comparison, key, theirs.get(key), ours.get(key))
         if fault is None:
             continue
@@ -82,7 +82,7 @@ def _add(fault: KeyFault, known: str, made_by: str = "") -> KeyFault:
 
 
 def _name(
-    published: Published, comparison: RowComparison, key: str, theirs: _Texts | None, ours: _Texts | None
+    published: Published, comparison: RowComparison, key: str, theirs: RowTexts | None, ours: RowTexts | None
 ) -> KeyFault | None:
     named = read_key(comparison, key)
     merge = published.plan.shape.merge

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
@@ -14,6 +14,7 @@ from tidefold.sources.connections import FindConnection, StoredConnection, find_
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 _TYPES = ("postgres", "postgresql")
 # What Airflow's hook takes, and libpq does not know.
 _OF_AIRFLOW = ("cursor", "iam", "redshift", "sqlalchemy_scheme", "sqlalchemy_query", "enable_log_db_messages")
@@ -77,6 +78,11 @@ class Database:
                     connection.rollback()
         except Error as error:
             raise self._convert(error.sqlstate or "", str(error)) from None
+
+    def ask(self, question: Callable[[Reader], T]) -> T:
+        """Returns the answer of one transaction. Raises as `begin`."""
+        with self.begin() as reader:
+            return question(reader)
 
     def _convert(self, state: str, words: str) -> TidefoldError:
         line = " ".join(words.replace(self.address, "***").partition(": ")[2].split())[:300].rstrip(".")
