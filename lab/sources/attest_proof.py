@@ -177,7 +177,7 @@ def _prove_faults(rig: SourceRig, number: int) -> list[str]:
     rig.fault = None
     outcome, told = _attest(rig, f"faults {number}")
     print(told, flush=True)
-    faults: dict[object, KeyFault] = {one.key["id"]: one for one in outcome.details.faults if not one.known}
+    faults: dict[object, KeyFault] = {one.key["id"]: one for one in outcome.details.faults if not one.excuse}
     expected: dict[int, tuple[str, tuple[str, ...]]] = {}
     for key, kind in planned.items():
         shown = {"lost insert": "missing", "wrong key": "missing", "lost delete": "extra"}.get(kind, "changed")

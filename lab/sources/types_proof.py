@@ -53,7 +53,7 @@ def prove_types(server: Postgres, java: Java, folder: Path, mode: str) -> str:
     details = outcome.details
     assert isinstance(details, AttestDetails), outcome
     # Precise numbers have no NaN, and neither mode has it in a list.
-    wrong = sorted({(*fault.columns, fault.kind) for fault in details.faults if fault.known != "NaN as null"})
+    wrong = sorted({(*fault.columns, fault.kind) for fault in details.faults if fault.excuse != "NaN as null"})
     lost = sum(details.source.apart.values())
     told = f"{details.source.sentence}; apart {dict(details.source.apart)}; runs that failed: {rig.failed[-1:]}"
     return "" if not wrong and details.source.equal + lost == _ROWS else f"{told} {wrong}"

@@ -10,6 +10,9 @@ ROOT = Path(__file__).parents[2]
 WAITS = {
     "lab/cluster/rig.py": (1, "an outage lasts, while the run beside it goes on"),
     "lab/compose/__main__.py": (1, "a container's state can only be asked for"),
+    "lab/sources/attest_proof.py": (2, "writers have a fixed rate, and long transactions"),
+    "lab/sources/overlap_proof.py": (1, "which transactions the server waits for can only be asked for"),
+    "lab/sources/rig.py": (4, "landing and runs go on beside; the end of a connection can only be asked for"),
     "lab/torture/seed.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
     "lab/torture/beginning.py": (1, "which transactions the server waits for can only be asked for"),
     "lab/torture/capture.py": (1, "Debezium's progress can only be asked for"),

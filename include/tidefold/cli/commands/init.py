@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidefold.sources.inference.layout import ProposedSet, TransactionTopic
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
 
-Connection = Annotated[
+FromConnection = Annotated[
     str | None, typer.Option("--connection", help="Propose from the catalogue of this database instead of from files.")
 ]
 Prefix = Annotated[str, typer.Option("--prefix", help="With --connection: the connector's topic.prefix.")]
@@ -34,7 +34,7 @@ def init(
         str, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth, or s3://bucket/folder.")
     ],
     interactive: Interactive = False,
-    connection: Connection = None,
+    connection: FromConnection = None,
     prefix: Prefix = "source",
 ) -> None:
     """Write a commented tidefold.yaml from a sample of landed files.

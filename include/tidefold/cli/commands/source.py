@@ -18,29 +18,31 @@ from tidefold.operations.attest.attest import attest as act
 from tidefold.operations.attest.proof import AttestDetails, AttestRequest
 from tidefold.operations.ground.outcome import for_each_log
 
-Connection = Annotated[
+ConnectionName = Annotated[
     str, typer.Option("--connection", help="An Airflow connection of type postgres, or AIRFLOW_CONN_NAME.")
 ]
 SourceTableName = Annotated[str, typer.Option("--table", help="schema.table; default: as the topic of the log says.")]
 LeaveOut = Annotated[list[str] | None, typer.Option("--leave-out", help="A column that is not compared.")]
 Looks = Annotated[int, typer.Option("--looks", help="How often keys that move are looked at.", min=2)]
 Patience = Annotated[float, typer.Option("--patience", help="Seconds that a look waits for news of the log.", min=0)]
-Lag = Annotated[float, typer.Option("--lag", help="Seconds after which a change is in the log for certain.", min=0)]
-By = Annotated[str, typer.Option("--by", help="Who asks; default: the user of this machine.")]
-Examples = Annotated[int, typer.Option("--limit", help="Maximum number of rows to name.", min=0)]
+LagSeconds = Annotated[
+    float, typer.Option("--lag", help="Seconds after which a change is in the log for certain.", min=0)
+]
+AskedBy = Annotated[str, typer.Option("--by", help="Who asks; default: the user of this machine.")]
+NamedRows = Annotated[int, typer.Option("--limit", help="Maximum number of rows to name.", min=0)]
 
 
 def attest(
     terminal: Terminal,
     log: Log,
-    connection: Connection,
+    connection: ConnectionName,
     table: SourceTableName = "",
     leave_out: LeaveOut = None,
     looks: Looks = 4,
     patience: Patience = 60.0,
-    lag: Lag = 3600.0,
-    by: By = "",
-    limit: Examples = 20,
+    lag: LagSeconds = 3600.0,
+    by: AskedBy = "",
+    limit: NamedRows = 20,
 ) -> int:
     """Prove that the published table equals its source, while both change.
 
@@ -67,6 +69,6 @@ def attest(
     for outcome in outcomes:
         faults = outcome.details.faults if isinstance(outcome.details, AttestDetails) else ()
         for fault in faults[:limit]:
-            known = f" ({fault.known}, counted apart)" if fault.known else ""
-            terminal.line(f"  {outcome.log}: {fault}{known}")
+            excuse = f" ({fault.excuse}, counted apart)" if fault.excuse else ""
+            terminal.line(f"  {outcome.log}: {fault}{excuse}")
     return code

@@ -16,7 +16,7 @@ from tidefold.domain.table.table_spec import POSTGRESQL, Engine
 from tidefold.errors import RefusedError
 from tidefold.operations.attest.faults import NAMED, name_faults
 from tidefold.operations.attest.proof import AttestRequest, Course, News, Suspect, conclude, find_waiting
-from tidefold.operations.attest.sides import LocalRows, Published, find_changed, open_local_rows, read_rows
+from tidefold.operations.attest.sides import LocalRows, PublishedRows, find_changed, open_local_rows, read_rows
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.sources.database.catalogue import read_table
@@ -44,7 +44,7 @@ def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
 
     An outcome with CorruptError (exit code 5): it differs. Raises RefusedError if nothing can be told, StorageError.
     """
-    published = Published.find(pipeline, log)
+    published = PublishedRows.find(pipeline, log)
     shape = published.plan.shape
     if why := _ENGINES.get(shape.merge.engine):
         raise RefusedError("ATTEST_ENGINE", f"`{log}` cannot be attested: {why}.")
@@ -61,7 +61,7 @@ def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
         _Looks(pipeline, log, request, database, comparison, local).run(course, published)
         named = sorted(course.faults)[:NAMED]
         theirs = database.ask(lambda reader: comparison.read_texts(reader, named)) if named else {}
-        faults = name_faults(pipeline, Published.find(pipeline, log), comparison, local, theirs, named)
+        faults = name_faults(pipeline, PublishedRows.find(pipeline, log), comparison, local, theirs, named)
     return conclude(pipeline, log, request, comparison, course, faults)
 
 
@@ -76,7 +76,7 @@ def _name_table(state: LogState) -> str:
 
 
 @contextmanager
-def _consume(pipeline: Pipeline, log: str, published: Published) -> Iterator[None]:
+def _consume(pipeline: Pipeline, log: str, published: PublishedRows) -> Iterator[None]:
     """Keeps the changes after the published position, which excuse keys, while the comparison goes on."""
     consumer = Consumer(_CONSUMER, published.snapshot.to_sqn)
     ledger = pipeline.ledger(log)
@@ -98,14 +98,14 @@ class _Looks:
     comparison: RowComparison
     local: LocalRows
 
-    def run(self, course: Course, published: Published) -> None:
+    def run(self, course: Course, published: PublishedRows) -> None:
         """Looks until every key is decided, or as often as asked."""
         self._look(course, published)
         while course.undecided and course.looks < self.request.looks:
             published = self._find_next(course, published)
             self._look(course, published)
 
-    def _look(self, course: Course, published: Published) -> None:
+    def _look(self, course: Course, published: PublishedRows) -> None:
         if course.snapshots[-1:] != [published.snapshot.id]:
             course.snapshots.append(published.snapshot.id)
             self.local.load(read_rows(self.pipeline, published), course.open)
@@ -138,7 +138,7 @@ class _Looks:
             return {}, {}
         return self.comparison.read_groups(reader, groups), self.local.read_groups(groups)
 
-    def _require_reached(self, reader: Reader, published: Published) -> int:
+    def _require_reached(self, reader: Reader, published: PublishedRows) -> int:
         """Returns the source's position. Raises RefusedError if a replica has not reached what is published."""
         [row] = reader.list(_POSITION)
         position, needed = int(row["position"]), _find_reached(published.state)
@@ -150,13 +150,13 @@ class _Looks:
             )
         return position
 
-    def _find_next(self, course: Course, published: Published) -> Published:
+    def _find_next(self, course: Course, published: PublishedRows) -> PublishedRows:
         """Returns what is published when some keys have moved: the next snapshot, or the same after a while."""
         if course.open == course.suspects.keys() | course.faults:
-            return Published.find(self.pipeline, self.log)
+            return PublishedRows.find(self.pipeline, self.log)
         at = published.snapshot.to_sqn
-        self._await(lambda: Published.find(self.pipeline, self.log).snapshot.to_sqn > at)
-        return Published.find(self.pipeline, self.log)
+        self._await(lambda: PublishedRows.find(self.pipeline, self.log).snapshot.to_sqn > at)
+        return PublishedRows.find(self.pipeline, self.log)
 
     def _await(self, happens: Callable[[], bool]) -> News:
         """Waits for something as long as the request says since the last news of the log, and ten times that at all."""

@@ -11,7 +11,7 @@ from itertools import islice
 from tidefold.domain.log_state import Column
 from tidefold.domain.table.table_spec import Deletes
 from tidefold.errors import NotFoundError, TidefoldError
-from tidefold.operations.attest.sides import LocalRows, Published, read_rows
+from tidefold.operations.attest.sides import LocalRows, PublishedRows, read_rows
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.quarantine.inspect import find_refused_keys
@@ -30,14 +30,14 @@ class KeyFault:
 
     kind: missing in the table, extra in it, or changed.
     columns: which of its columns differ.
-    known: the kind of difference that the log knows; empty: it knows none.
+    excuse: the kind of difference that the log knows; empty: it knows none.
     made_by: the change that made the row of the table.
     """
 
     key: Mapping[str, object]
     kind: str
     columns: tuple[str, ...] = ()
-    known: str = ""
+    excuse: str = ""
     made_by: str = ""
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class KeyFault:
 
 def name_faults(
     pipeline: Pipeline,
-    published: Published,
+    published: PublishedRows,
     comparison: RowComparison,
     local: LocalRows,
     theirs: Mapping[str, RowTexts],
@@ -70,30 +70,30 @@ def name_faults(
         if fault is None:
             continue
         texts = split_texts(key)
-        known = f"quarantined ({refused[texts]})" if texts in refused else fault.known
-        faults.append(_add(fault, "left out" if texts in left_out else known))
-    unknown = islice((fault for fault in faults if not fault.known), _EXPLAINED)
+        excuse = f"quarantined ({refused[texts]})" if texts in refused else fault.excuse
+        faults.append(_add(fault, "left out" if texts in left_out else excuse))
+    unknown = islice((fault for fault in faults if not fault.excuse), _EXPLAINED)
     explained = {id(fault): _explain(pipeline, published.state.log, fault) for fault in unknown}
-    return [_add(fault, fault.known, explained.get(id(fault), "")) for fault in faults]
+    return [_add(fault, fault.excuse, explained.get(id(fault), "")) for fault in faults]
 
 
-def _add(fault: KeyFault, known: str, made_by: str = "") -> KeyFault:
-    return KeyFault(fault.key, fault.kind, fault.columns, known, made_by)
+def _add(fault: KeyFault, excuse: str, made_by: str = "") -> KeyFault:
+    return KeyFault(fault.key, fault.kind, fault.columns, excuse, made_by)
 
 
 def _name(
-    published: Published, comparison: RowComparison, key: str, theirs: RowTexts | None, ours: RowTexts | None
+    published: PublishedRows, comparison: RowComparison, key: str, theirs: RowTexts | None, ours: RowTexts | None
 ) -> KeyFault | None:
     named = read_key(comparison, key)
     merge = published.plan.shape.merge
     if ours is None or theirs is None:
         kind = MISSING if ours is None else EXTRA
-        known = "deletes ignored" if kind == EXTRA and merge.deletes is not Deletes.APPLY else ""
-        return None if ours is theirs else KeyFault(named, kind, known=known)
+        excuse = "deletes ignored" if kind == EXTRA and merge.deletes is not Deletes.APPLY else ""
+        return None if ours is theirs else KeyFault(named, kind, excuse=excuse)
     columns = [one for one in comparison.columns if theirs[one.name] != ours[one.name]]
     kinds = {_find_known(comparison, one, theirs[one.name], ours[one.name]) for one in columns}
-    known = "" if "" in kinds else ", ".join(sorted(kinds))
-    return KeyFault(named, CHANGED, tuple(one.name for one in columns), known) if columns else None
+    excuse = "" if "" in kinds else ", ".join(sorted(kinds))
+    return KeyFault(named, CHANGED, tuple(one.name for one in columns), excuse) if columns else None
 
 
 def _find_known(comparison: RowComparison, column: Column, theirs: str | None, ours: str | None) -> str:

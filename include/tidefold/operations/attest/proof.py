@@ -143,7 +143,7 @@ def conclude(
     faults: Sequence[KeyFault],
 ) -> Outcome:
     """Records the proof, and returns it as an outcome."""
-    known = [fault.known for fault in faults if fault.known]
+    excuse = [fault.excuse for fault in faults if fault.excuse]
     compared = {one.name for one in comparison.columns}
     others = [one.name for one in comparison.table.columns if one.name not in compared]
     groups = "".join(f"{group},{rows},{checksum}\n" for group, (rows, checksum) in sorted(course.sums.items()))
@@ -156,15 +156,15 @@ def conclude(
         looks=course.looks,
         equal=course.equal,
         moving=len(course.undecided - course.suspects.keys()),
-        differ=len(course.faults) - len(known),
-        apart=dict(Counter(course.apart) + Counter(known)),
+        differ=len(course.faults) - len(excuse),
+        apart=dict(Counter(course.apart) + Counter(excuse)),
         left_out=request.left_out,
         not_there=tuple(name for name in others if name not in request.left_out),
         waiting=tuple((key, one.theirs, one.ours, one.since) for key, one in sorted(course.suspects.items())[:_KEPT]),
         groups=comparison.groups,
         checksum=hashlib.sha256(groups.encode()).hexdigest(),
     )
-    error = _find_error(proof, course, [fault for fault in faults if not fault.known])
+    error = _find_error(proof, course, [fault for fault in faults if not fault.excuse])
     if error:
         proof = replace(proof, error=error.message, hint=error.hint)
     _write_groups(pipeline, log, proof, groups)
@@ -172,7 +172,7 @@ def conclude(
     warnings = [write_proof(pipeline.store, log, add), _SILENT if course.is_silent and proof.differ else ""]
     details = AttestDetails(
         source=proof,
-        faults=sorted(faults, key=lambda fault: bool(fault.known))[:_KEPT],
+        faults=sorted(faults, key=lambda fault: bool(fault.excuse))[:_KEPT],
         seconds=round(course.seconds, 3),
         rows_sent=course.rows_sent,
         warning="; ".join(filter(None, warnings)),

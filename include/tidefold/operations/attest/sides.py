@@ -26,7 +26,7 @@ from tidefold.storage.safe_files import open_scratch
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedRows:
     """What readers see of a log at one moment. expire: which of its rows are hidden, because they are too old."""
 
     state: LogState
@@ -35,7 +35,7 @@ class Published:
     expire: Expire | None
 
     @classmethod
-    def find(cls, pipeline: Pipeline, log: str) -> Published:
+    def find(cls, pipeline: Pipeline, log: str) -> PublishedRows:
         """Raises NotFoundError if nothing is published."""
         state = require_state(pipeline, log)
         snapshot, ttl = find_published(state), pipeline.log(log).ttl
@@ -104,7 +104,7 @@ def open_local_rows(comparison: RowComparison) -> Iterator[LocalRows]:
             duck.execute("DROP TABLE IF EXISTS hashes")
 
 
-def read_rows(pipeline: Pipeline, published: Published) -> Iterator[pa.RecordBatch]:
+def read_rows(pipeline: Pipeline, published: PublishedRows) -> Iterator[pa.RecordBatch]:
     """Yields the published rows; of a history the newest version of each key. Raises CorruptError, RefusedError."""
     plan = published.plan
     for task in plan.tasks:

@@ -99,7 +99,7 @@ class RowComparison:
         return source is not None and source.type == "numeric"
 
     def _select(self, joined: str = "") -> str:
-        hashed = _hash_number(f"md5(convert_to({self._joined(self.columns)}, 'UTF8'))", "('x0' || {})::bit(64)::bigint")
+        hashed = _hash_number(f"md5(convert_to({self._join(self.columns)}, 'UTF8'))", "('x0' || {})::bit(64)::bigint")
         group = _hash_number(f"md5(convert_to({self._key()}, 'UTF8'))", "('x0' || {})::bit(64)::bigint")
         return (
             f"select {self._key()} as k, ({group} % {self.groups})::int as g, {hashed} as h from {self._from(joined)}"
@@ -113,9 +113,9 @@ class RowComparison:
         return f"join json_array_elements_text($1::json) as asked(_tidefold_key) on _tidefold_key = {self._key()}"
 
     def _key(self) -> str:
-        return self._joined([one for one in self.columns if one.name in self.key])
+        return self._join([one for one in self.columns if one.name in self.key])
 
-    def _joined(self, columns: Iterable[Column]) -> str:
+    def _join(self, columns: Iterable[Column]) -> str:
         return join_texts((self._text(one.name), one.type) for one in columns)
 
     def _text(self, name: str) -> str:

@@ -17,7 +17,35 @@ from tidefold.domain.table.types import MAX_PRECISION, Type, parse_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ENUM, RANGE = "enum", "range"
+ENUM = "enum"
+_WHOLE = ("int2", "int4", "int8")
+_TIMES = {"date": "date", "timestamp": "timestamp", "timestamptz": "timestamp"}
+# The connector sends their text as PostgreSQL writes it. (Not `name`: it streams null.)
+_TEXTS = (
+    *["text", "varchar", "citext", "uuid", "json", "jsonb", "xml", "ltree", "cidr", "macaddr", "macaddr8"],
+    *["int4range", "int8range", "numrange", "daterange", "tsrange"],
+    ENUM,
+)
+# Digits of a time of day, as the connector counts: milliseconds up to three.
+_MILLIS = 3
+_UNFIT_TIME = "not isfinite({c}) or {c} < '0001-01-01' or {c} >= '10000-01-01'"
+_MICROS = "(extract(epoch from {c}) * 1000000)::bigint"
+_INSTANT = f"case when {_UNFIT_TIME} then {{c}}::text else {_MICROS}::text end"
+_PADDED = "textin(bpcharout({c}))"
+_NUMBER = "trim_scale({c})::text"
+# What is proposed for a type: type and encoding of a column of the log.
+_USUAL = {
+    **dict.fromkeys(("int2", "int4"), ("int", "")),
+    **dict.fromkeys((*_TEXTS, "bpchar", "inet"), ("string", "")),
+    **dict.fromkeys(("int8", "oid", "time"), ("long", "")),
+    "bool": ("boolean", ""),
+    "float8": ("double", ""),
+    "float4": ("float", ""),
+    "bytea": ("binary", ""),
+    "date": ("date", ""),
+    "timestamp": ("timestamp", ""),
+    "timestamptz": ("timestamp", "iso"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +86,7 @@ class ColumnForm:
         return ColumnForm(*(one.replace("{c}", quoted) for one in (self.select, self.text, self.unfit, self.local)))
 
 
-_WHOLE = ("int2", "int4", "int8")
-_TIMES = {"date": "date", "timestamp": "timestamp", "timestamptz": "timestamp"}
-# The connector sends their text as PostgreSQL writes it. (Not `name`: it streams null.)
-_TEXTS = (
-    *["text", "varchar", "citext", "uuid", "json", "jsonb", "xml", "ltree", "cidr", "macaddr", "macaddr8"],
-    *["int4range", "int8range", "numrange", "daterange", "tsrange"],
-    ENUM,
-)
 _CAST = ColumnForm("{c}::text", "{c}::text")
-# Digits of a time of day, as the connector counts: milliseconds up to three.
-_MILLIS = 3
-_UNFIT_TIME = "not isfinite({c}) or {c} < '0001-01-01' or {c} >= '10000-01-01'"
-_MICROS = "(extract(epoch from {c}) * 1000000)::bigint"
 
 
 def _iso_text(time: str) -> str:
@@ -84,9 +100,6 @@ def _iso_text(time: str) -> str:
 
 
 _YEARS = {"date": _iso_text(""), "timestamp": _iso_text(""" || to_char({c}, '"T"HH24:MI:SS.US"Z"')""")}
-_INSTANT = f"case when {_UNFIT_TIME} then {{c}}::text else {_MICROS}::text end"
-_PADDED = "textin(bpcharout({c}))"
-_NUMBER = "trim_scale({c})::text"
 # By type, and the name of the type of the log's column.
 _FORMS: Mapping[tuple[str, str], ColumnForm] = {
     **{(one, column): ColumnForm("{c}", "{c}::text") for one in _WHOLE for column in ("int", "long")},
@@ -197,20 +210,6 @@ def _local_text(type_: Type, value: str, is_number: bool) -> str:
         "binary": f"'x' || lower(hex({value}))",
     }
     return simple.get(type_.name, f"{value}::varchar")
-
-
-_USUAL = {
-    **dict.fromkeys(("int2", "int4"), ("int", "")),
-    **dict.fromkeys((*_TEXTS, "bpchar", "inet"), ("string", "")),
-    **dict.fromkeys(("int8", "oid", "time"), ("long", "")),
-    "bool": ("boolean", ""),
-    "float8": ("double", ""),
-    "float4": ("float", ""),
-    "bytea": ("binary", ""),
-    "date": ("date", ""),
-    "timestamp": ("timestamp", ""),
-    "timestamptz": ("timestamp", "iso"),
-}
 
 
 def propose_type(source: DatabaseColumn) -> tuple[str, str] | None:
