@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from sources.attest_proof import prove_attest
+from sources.cost import measure_attest
 from sources.overlap_proof import prove_overlap
 from sources.rig import start_server
 from sources.types_proof import prove_types
@@ -18,6 +19,7 @@ _PROOFS = {
     "types": lambda server, java, folder: prove_types(server, java, folder, "string"),
     "attest": lambda server, java, folder: prove_attest(server, java, folder, *_SIZES),
     "overlap": prove_overlap,
+    "cost": lambda server, java, folder: measure_attest(server, folder, int(os.environ.get("ROWS") or 1_000_000)),
     "types-precise": lambda server, java, folder: prove_types(server, java, folder, "precise"),
 }
 

@@ -83,7 +83,6 @@ class TidefoldAttestOperator(TidefoldLogOperator):
     :param connection: Connection of type ``postgres``. (templated)
     :param table: ``schema.table``; default: as the topic of the log says. (templated)
     :param leave_out: Columns that are not compared.
-    :param looks: How often keys that move are looked at again.
     :param patience: Seconds that a look waits for news of the log.
     :param lag: Seconds after which a change of the source is in the log for certain.
     :param logs, only, config: As for TidefoldSparkOperator. (templated)
@@ -99,7 +98,6 @@ class TidefoldAttestOperator(TidefoldLogOperator):
         connection: str,
         table: str = "",
         leave_out: Sequence[str] = (),
-        looks: int = 4,
         patience: float = 60.0,
         lag: float = 3600.0,
         **kwargs: Any,
@@ -108,7 +106,6 @@ class TidefoldAttestOperator(TidefoldLogOperator):
         self.connection = connection
         self.table = table
         self.leave_out = tuple(leave_out)
-        self.looks = looks
         self.patience = patience
         self.lag = lag
 
@@ -116,7 +113,6 @@ class TidefoldAttestOperator(TidefoldLogOperator):
         from tidefold.operations.attest.attest import attest
         from tidefold.operations.attest.proof import AttestRequest
 
-        request = AttestRequest(
-            self.connection, self.table, self.leave_out, self.looks, self.patience, self.lag, f"run {scope.run}"
-        )
+        by = f"run {scope.run}"
+        request = AttestRequest(self.connection, self.table, self.leave_out, self.patience, self.lag, by)
         return attest(scope.pipeline, log, request)

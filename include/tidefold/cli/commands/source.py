@@ -23,13 +23,11 @@ ConnectionName = Annotated[
 ]
 SourceTableName = Annotated[str, typer.Option("--table", help="schema.table; default: as the topic of the log says.")]
 LeaveOut = Annotated[list[str] | None, typer.Option("--leave-out", help="A column that is not compared.")]
-Looks = Annotated[int, typer.Option("--looks", help="How often keys that move are looked at.", min=2)]
 Patience = Annotated[float, typer.Option("--patience", help="Seconds that a look waits for news of the log.", min=0)]
 LagSeconds = Annotated[
     float, typer.Option("--lag", help="Seconds after which a change is in the log for certain.", min=0)
 ]
-AskedBy = Annotated[str, typer.Option("--by", help="Who asks; default: the user of this machine.")]
-NamedRows = Annotated[int, typer.Option("--limit", help="Maximum number of rows to name.", min=0)]
+_NAMED = 20
 
 
 def attest(
@@ -38,11 +36,8 @@ def attest(
     connection: ConnectionName,
     table: SourceTableName = "",
     leave_out: LeaveOut = None,
-    looks: Looks = 4,
     patience: Patience = 60.0,
     lag: LagSeconds = 3600.0,
-    by: AskedBy = "",
-    limit: NamedRows = 20,
 ) -> int:
     """Prove that the published table equals its source, while both change.
 
@@ -61,14 +56,13 @@ def attest(
     Next: tidefold explain LOG KEY, tidefold status LOG
     """
     pipeline = terminal.pipeline()
-    request = AttestRequest(
-        connection, table, tuple(leave_out or ()), looks, patience, lag, by or f"{getpass.getuser()} (command line)"
-    )
+    by = f"{getpass.getuser()} (command line)"
+    request = AttestRequest(connection, table, tuple(leave_out or ()), patience, lag, by)
     outcomes = for_each_log([pipeline.log(log).id], lambda one: act(pipeline, one, request))
     code = print_outcomes(terminal, outcomes)
     for outcome in outcomes:
         faults = outcome.details.faults if isinstance(outcome.details, AttestDetails) else ()
-        for fault in faults[:limit]:
+        for fault in faults[:_NAMED]:
             excuse = f" ({fault.excuse}, counted apart)" if fault.excuse else ""
             terminal.line(f"  {outcome.log}: {fault}{excuse}")
     return code

@@ -31,19 +31,18 @@ class AttestRequest:
     """What is to be attested.
 
     connection: the name of one. table: `schema.table`; empty: as the topic of the log says.
-    left_out: columns that are not compared.
-    looks: how often what moves is looked at. patience: seconds to wait for news of the log in each look.
+    left_out: columns that are not compared. patience: seconds to wait for news of the log in each look.
     lag: seconds after which a change of the source is in the log for certain, if no later one of the table is.
-    by: who asks. clock, sleep: of this machine.
+    by: who asks. looks: how often what moves is looked at. clock, sleep: of this machine.
     """
 
     connection: str
     table: str = ""
     left_out: tuple[str, ...] = ()
-    looks: int = 4
     patience: float = 60.0
     lag: float = 3600.0
     by: str = ""
+    looks: int = 4
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
 
