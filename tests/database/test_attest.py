@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from support.landing import record
 from support.live_table import LiveTable
+from tidefold.config import load_config
 from tidefold.domain.alarms import AlarmThresholds
 from tidefold.errors import RefusedError
 from tidefold.operations.attest.attest import attest
@@ -19,6 +21,7 @@ from tidefold.operations.inspect.alarms import find_alarms
 from tidefold.operations.inspect.status import status
 from tidefold.operations.verify.scope import find_proof
 from tidefold.presentation.tables import proof_lines
+from tidefold.storage import Store, open_store
 from torture.servers import PostgresSession
 
 
@@ -191,3 +194,40 @@ def _as_reader() -> str:
     import os
 
     return os.environ["AIRFLOW_CONN_SHOP"].replace("postgres://postgres@", "postgres://reader@")
+
+
+def test_a_history_is_compared_by_its_newest_versions(live: LiveTable) -> None:
+    text = (live.root / "tidefold.yaml").read_text()
+    (live.root / "tidefold.yaml").write_text(text.replace("key: [id]", "key: [id]\n    merge: history"))
+    live.pipeline = replace(live.pipeline, config=load_config(live.root / "tidefold.yaml"), store=_open_other(live))
+    live.held = []
+    live.write("update items set text = text || '!' where id < 3")
+    live.write("delete from items where id = 4")
+    live.write("update items set text = text where id > 0")
+    live.publish()
+    assert _attest(live).message == "snapshot 1: 49 keys equal at rest, 0 still moving, 0 differ"
+    live.write("update items set text = 'lost' where id = 5", is_sent=False)
+    assert [str(fault.key["id"]) for fault in _details(_attest(live, lag=0.0)).faults] == ["5"]
+
+
+def _open_other(live: LiveTable) -> Store:
+    return open_store("other", live.root)
+
+
+def test_rows_that_expired_are_counted_apart(database: PostgresSession, tmp_path: Path) -> None:
+    live = LiveTable(database, tmp_path, "{id: int, text: string, day: {type: date, encoding: iso}}", day="date")
+    text = (live.root / "tidefold.yaml").read_text()
+    ttl = "key: [id]\n    ttl: {column: day, days: 30}"
+    (live.root / "tidefold.yaml").write_text(text.replace("key: [id]", ttl))
+    live.pipeline = replace(live.pipeline, config=load_config(live.root / "tidefold.yaml"))
+    live.write("insert into items select n, 't', current_date - n * 20 from generate_series(0, 4) n")
+    live.publish()
+    outcome = _attest(live, lag=0.0)
+    assert outcome.error is None
+    assert dict(_details(outcome).source.apart) == {"expired": 3}
+
+
+def test_rows_of_the_source_with_one_key_are_refused(live: LiveTable) -> None:
+    live.session.execute("alter table items drop constraint items_pkey", "insert into items values (7, 'twice')")
+    with pytest.raises(RefusedError, match="ATTEST_KEYS"):
+        _attest(live)

@@ -6,9 +6,10 @@ What differs is looked at again; only a key that differs at rest in two looks is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tidefold.domain.log_state import Consumer, LogState
 from tidefold.domain.retention import references
@@ -19,9 +20,13 @@ from tidefold.operations.attest.proof import AttestRequest, Course, News, Suspec
 from tidefold.operations.attest.sides import LocalRows, PublishedRows, find_changed, open_local_rows, read_rows
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import find_published
 from tidefold.sources.database.catalogue import read_table
-from tidefold.sources.database.comparison import Hashes, RowComparison
+from tidefold.sources.database.comparison import RowComparison
 from tidefold.sources.database.connection import Database, Reader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Rows above which keys are counted in many groups: else one changed key in a hundred would touch every group.
 _MANY_ROWS, _GROUPS, _MANY_GROUPS = 1_000_000, 1 << 10, 1 << 16
@@ -61,7 +66,8 @@ def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
         _Looks(pipeline, log, request, database, comparison, local).run(course, published)
         named = sorted(course.faults)[:NAMED]
         theirs = database.ask(lambda reader: comparison.read_texts(reader, named)) if named else {}
-        faults = name_faults(pipeline, PublishedRows.find(pipeline, log), comparison, local, theirs, named)
+        newest = replace(PublishedRows.find(pipeline, log), expire=published.expire)
+        faults = name_faults(pipeline, newest, comparison, local, theirs, named)
     return conclude(pipeline, log, request, comparison, course, faults)
 
 
@@ -112,9 +118,9 @@ class _Looks:
         begun = self.request.clock()
         with self.database.begin() as reader:
             position = self._require_reached(reader, published)
-            theirs, ours = self._compare(reader, course)
+            by, asked, theirs = self._ask(reader, course)
         course.seconds += self.request.clock() - begun
-        differ = {key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key)}
+        differ = self.local.find_different(theirs, by, asked)
         ledger = self.pipeline.ledger(self.log)
         # In the order of the stream, all that was committed before this position comes before it.
         news = self._await(lambda: _find_reached(ledger.read()) >= position) if differ else News.CAME
@@ -122,21 +128,22 @@ class _Looks:
         if state.truncated_to > published.snapshot.to_sqn:
             raise RefusedError("ATTEST_TRUNCATED", f"Changes of `{self.log}` that this comparison needs were deleted.")
         changed = find_changed(self.pipeline, state, published.snapshot.to_sqn, self.comparison, differ)
-        rested = {key: Suspect(theirs.get(key), ours.get(key), begun) for key in differ - changed}
-        course.add_look(theirs, differ, rested, news, self.request.lag)
+        suspects = {key: Suspect(*hashes, begun) for key, hashes in differ.items()}
+        course.add_look(len(theirs), suspects, changed, news, self.request.lag)
 
-    def _compare(self, reader: Reader, course: Course) -> tuple[Hashes, Hashes]:
-        """Returns the hashes of both sides by key: of the groups that differ, or of the keys that are open."""
+    def _ask(self, reader: Reader, course: Course) -> tuple[str, Collection[object], pa.Table]:
+        """Returns the rows of the source that are to be compared: of the groups that differ, or of keys that are open.
+
+        Before them: by what they were asked for, `g` or `k`, and which.
+        """
         if course.open is not None:
-            return self.comparison.read_keys(reader, course.open), self.local.read_keys(course.open)
+            return "k", course.open, self.comparison.read_keys(reader, course.open)
         theirs, ours = self.comparison.read_sums(reader), self.local.read_sums()
         course.equal = sum(count for count, _ in theirs.values())
         course.apart = self.comparison.count_apart(reader)
         course.sums = ours
         groups = [group for group in theirs.keys() | ours.keys() if theirs.get(group) != ours.get(group)]
-        if not groups:
-            return {}, {}
-        return self.comparison.read_groups(reader, groups), self.local.read_groups(groups)
+        return "g", groups, self.comparison.read_groups(reader, groups)
 
     def _require_reached(self, reader: Reader, published: PublishedRows) -> int:
         """Returns the source's position. Raises RefusedError if a replica has not reached what is published."""
@@ -152,11 +159,10 @@ class _Looks:
 
     def _find_next(self, course: Course, published: PublishedRows) -> PublishedRows:
         """Returns what is published when some keys have moved: the next snapshot, or the same after a while."""
-        if course.open == course.suspects.keys() | course.faults:
-            return PublishedRows.find(self.pipeline, self.log)
-        at = published.snapshot.to_sqn
-        self._await(lambda: PublishedRows.find(self.pipeline, self.log).snapshot.to_sqn > at)
-        return PublishedRows.find(self.pipeline, self.log)
+        at, ledger = published.snapshot.to_sqn, self.pipeline.ledger(self.log)
+        if course.open != course.suspects.keys() | course.faults:
+            self._await(lambda: find_published(ledger.read()).to_sqn > at)
+        return replace(PublishedRows.find(self.pipeline, self.log), expire=published.expire)
 
     def _await(self, happens: Callable[[], bool]) -> News:
         """Waits for something as long as the request says since the last news of the log, and ten times that at all."""

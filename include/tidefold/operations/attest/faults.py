@@ -126,6 +126,8 @@ def read_key(comparison: RowComparison, text: str) -> dict[str, object]:
 
 
 def _read_value(type_: str, text: str) -> object:
+    if not text and type_ != "string":
+        return None
     if type_ in ("int", "long"):
         return int(text)
     if type_ == "boolean":

@@ -19,7 +19,7 @@ from tidefold.operations.attest.faults import KeyFault
 from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof, write_proof
-from tidefold.sources.database.comparison import Hashes, RowComparison
+from tidefold.sources.database.comparison import RowComparison
 
 # Faults that a message has, and those that an outcome and suspects that a record keep.
 _SHOWN, _KEPT = 3, 1_000
@@ -106,16 +106,16 @@ class Course:
         return (self.open or set()) - self.faults
 
     def add_look(
-        self, theirs: Hashes, differ: Collection[str], rested: Mapping[str, Suspect], news: News, lag: float
+        self, rows: int, differ: Mapping[str, Suspect], changed: Collection[str], news: News, lag: float
     ) -> None:
         """Takes what a look found.
 
-        rested: what differs although the log has no change of it after what was compared.
+        rows: that the source sent. changed: which of the keys that differ the log changes after what was compared.
         """
-        if self.open is None:  # All rows of the source were counted.
-            self.equal -= sum(key in theirs for key in differ)
-        else:
-            self.equal += sum(key in theirs and key not in differ for key in self.open)
+        there = sum(one.theirs is not None for one in differ.values())
+        # The first look has counted all rows before.
+        self.equal += rows - there if self.open is not None else -there
+        rested = {key: one for key, one in differ.items() if key not in changed}
         twice = {key for key, one in rested.items() if key in self.suspects and self.suspects[key].stays(one)}
         first = {key: self.suspects[key].since if key in twice else one.since for key, one in rested.items()}
         if news is News.SILENT:  # A change may be on its way as long as that.
@@ -123,7 +123,7 @@ class Course:
         self.faults = self.faults.intersection(differ) | (twice if news is not News.LATE else set())
         self.suspects = {key: replace(one, since=first[key]) for key, one in rested.items() if key not in self.faults}
         self.open, self.is_silent = {*differ}, news is News.SILENT
-        self.looks, self.rows_sent = self.looks + 1, self.rows_sent + len(theirs)
+        self.looks, self.rows_sent = self.looks + 1, self.rows_sent + rows
 
 
 def find_waiting(pipeline: Pipeline, log: str, table: str) -> dict[str, Suspect]:

@@ -15,19 +15,20 @@ from tidefold.changelog.schema import CLEAR
 from tidefold.changelog.segment import read_change_set
 from tidefold.domain.log_state import Expire, LogState, Snapshot
 from tidefold.domain.table.table_spec import VALID_TO, Engine
+from tidefold.errors import RefusedError
 from tidefold.fold.base_rows import drop_expired
 from tidefold.fold.fold_bucket import MERGE_MEMORY
-from tidefold.operations.ground.pipeline import Pipeline, find_current_limit
+from tidefold.operations.ground.pipeline import Pipeline, find_current_limit, find_last_clean_up
 from tidefold.operations.ground.read import ReadRequest, What, find_published, plan_from, require_state
 from tidefold.read.plan import ReadPlan
 from tidefold.read.task import read_task
-from tidefold.sources.database.comparison import Hashes, RowComparison
+from tidefold.sources.database.comparison import RowComparison
 from tidefold.storage.safe_files import open_scratch
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRows:
-    """What readers see of a log at one moment. expire: which of its rows are hidden, because they are too old."""
+    """What readers see of a log at one moment. expire: which rows are not compared, because they are too old."""
 
     state: LogState
     snapshot: Snapshot
@@ -38,8 +39,9 @@ class PublishedRows:
     def find(cls, pipeline: Pipeline, log: str) -> PublishedRows:
         """Raises NotFoundError if nothing is published."""
         state = require_state(pipeline, log)
-        snapshot, ttl = find_published(state), pipeline.log(log).ttl
-        expire = find_current_limit(pipeline, state) if ttl else None
+        snapshot = find_published(state)
+        limits = [one for one in (find_current_limit(pipeline, state), find_last_clean_up(state)) if one]
+        expire = max(limits, key=lambda one: one.before, default=None)
         return cls(state, snapshot, plan_from(pipeline, state, ReadRequest(snapshot=snapshot.id)), expire)
 
 
@@ -53,7 +55,7 @@ class LocalRows:
     def load(self, batches: Iterator[pa.RecordBatch], keys: Collection[str] | None) -> None:
         """Takes the hashes of rows with the columns of the log instead of former ones. keys: of these alone."""
         self._duck.execute("DELETE FROM hashes")
-        self._ask(keys or ())
+        self._ask("k", keys or ())
         only = "" if keys is None else " SEMI JOIN asked USING (k)"
         for batch in batches:
             self._register(batch)
@@ -64,20 +66,28 @@ class LocalRows:
         rows = self._duck.execute("SELECT g, count(*), sum(h::HUGEINT)::VARCHAR FROM hashes GROUP BY g").fetchall()
         return {group: (count, checksum) for group, count, checksum in rows}
 
-    def read_groups(self, groups: Collection[int]) -> Hashes:
-        """Returns the rows of some groups."""
-        asked = self._duck.execute("SELECT k, h FROM hashes WHERE list_contains(?::INTEGER[], g)", [sorted(groups)])
-        return dict(asked.fetchall())
+    def find_different(
+        self, theirs: pa.Table, by: str, asked: Collection[object]
+    ) -> dict[str, tuple[int | None, int | None]]:
+        """Returns the keys whose hashes differ, with those of the source and of the log; None: it has no such row.
 
-    def read_keys(self, keys: Collection[str]) -> Hashes:
-        """Returns the rows of some keys."""
-        self._ask(keys)
-        return dict(self._duck.execute("SELECT k, h FROM hashes SEMI JOIN asked USING (k)").fetchall())
+        theirs: the rows of the source, with k and h. by: `g` or `k`. asked: the groups, or the keys, that they are of.
+        Raises RefusedError if a key is of several rows of the source.
+        """
+        self._duck.register("theirs", theirs)
+        self._ask(by, asked)
+        [(rows, keys)] = self._duck.execute("SELECT count(*), count(DISTINCT k) FROM theirs").fetchall()
+        if rows != keys:
+            raise RefusedError("ATTEST_KEYS", f"{rows - keys:,} rows of the source have the key of another one.")
+        ours = f"(FROM hashes SEMI JOIN asked USING ({by}))"
+        joined = f"theirs t FULL JOIN {ours} o ON t.k = o.k WHERE t.h IS DISTINCT FROM o.h"
+        different = self._duck.execute(f"SELECT coalesce(t.k, o.k), t.h, o.h FROM {joined}").fetchall()
+        return {key: (one, other) for key, one, other in different}
 
     def read_texts(self, batches: Iterator[pa.RecordBatch], keys: Collection[str]) -> dict[str, dict[str, str | None]]:
         """Returns the text of each value of some keys."""
         texts: dict[str, dict[str, str | None]] = {}
-        self._ask(keys)
+        self._ask("k", keys)
         for batch in batches:
             self._register(batch)
             query = f"FROM ({self._comparison.select_local_texts('batch')}) SEMI JOIN asked USING (k)"
@@ -85,8 +95,9 @@ class LocalRows:
                 texts[key] = self._comparison.name_texts(values)
         return texts
 
-    def _ask(self, keys: Collection[str]) -> None:
-        self._duck.register("asked", pa.table({"k": pa.array(sorted(keys), pa.string())}))
+    def _ask(self, by: str, asked: Collection[object]) -> None:
+        type_ = pa.int32() if by == "g" else pa.string()
+        self._duck.register("asked", pa.table({by: pa.array(list(asked), type_)}))
 
     def _register(self, batch: pa.RecordBatch) -> None:
         # By place: names of columns are the user's, and DuckDB takes `id` and `ID` for one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.log_state import Column, Expire
 from tidefold.errors import RefusedError
@@ -13,10 +13,11 @@ from tidefold.sources.database.catalogue import SourceTable
 from tidefold.sources.database.connection import Reader, quote_name, quote_text
 from tidefold.sources.database.types import ColumnForm, find_form, join_texts
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # Hexadecimal digits of an md5 that become a number: 60 bits.
 _DIGITS = 15
-# A key by its text, and the hash of its row.
-Hashes = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +65,15 @@ class RowComparison:
         rows = reader.list(f"select g, count(*) as n, sum(h)::text as s from ({self._select()}) x group by g")
         return {row["g"]: (row["n"], row["s"]) for row in rows}
 
-    def read_groups(self, reader: Reader, groups: Collection[int]) -> Hashes:
-        """Returns the rows of some groups."""
+    def read_groups(self, reader: Reader, groups: Collection[int]) -> pa.Table:
+        """Returns key and hash of the rows of some groups."""
         # An array beside the statement would be parsed for each row.
         wanted = "select json_array_elements_text($1::json)::int"
-        rows = reader.read(f"select k, h from ({self._select()}) x where g in ({wanted})", json.dumps(sorted(groups)))
-        return dict(zip(rows["k"].to_pylist(), rows["h"].to_pylist(), strict=True))
+        return reader.read(f"select k, h from ({self._select()}) x where g in ({wanted})", json.dumps(sorted(groups)))
 
-    def read_keys(self, reader: Reader, keys: Iterable[str]) -> Hashes:
-        """Returns the rows of some keys."""
-        rows = reader.read(f"select k, h from ({self._select(self._of_keys())}) x", json.dumps(sorted(keys)))
-        return dict(zip(rows["k"].to_pylist(), rows["h"].to_pylist(), strict=True))
+    def read_keys(self, reader: Reader, keys: Iterable[str]) -> pa.Table:
+        """Returns key and hash of the rows of some keys."""
+        return reader.read(f"select k, h from ({self._select(self._of_keys())}) x", json.dumps(sorted(keys)))
 
     def read_texts(self, reader: Reader, keys: Iterable[str]) -> dict[str, dict[str, str | None]]:
         """Returns the text of each value of some keys."""
