@@ -29,6 +29,7 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.scrub import scrub
 from tidefold.quality.run import count_memory
 from tidefold.quality.run.count_memory import Turn
+from tidefold.quality.run.duckdb_rows import open_duckdb
 
 VECTORS = CONFIG.replace(
     "buckets: 4\n", "buckets: 4\n    deletion_vectors: true\n    quality: {suite: suite.yaml}\n", 1
@@ -241,3 +242,34 @@ def test_lives_of_a_real_log(pipeline: Pipeline, seed: int) -> None:
 def random_change(chance: random.Random, key: int) -> dict[str, Any]:
     deleted = {"_op": DELETE} if chance.random() < 0.2 else {}
     return {"id": key, "text": None if deleted or chance.random() < 0.01 else f"{chance.random():.4f}", **deleted}
+
+
+def test_the_gate_in_process_counts_a_large_snapshot_by_bucket_and_takes_counts_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checks of buckets, of all rows together and samples: as if all rows were read."""
+    pipeline = make_pipeline(tmp_path, VECTORS)
+    more = [{"unique": "text"}, {"row_count": {"min": 1}}]
+    give_suite(pipeline, 4)
+    suite = pipeline.config.path.parent / "suite.yaml"
+    checks = json.loads(suite.read_text())["checks"]
+    suite.write_text(json.dumps({"checks": [*checks, *({**one, "severity": "warn"} for one in more)]}))
+    told = []
+    with open_duckdb() as engine:
+        for run in range(2):
+            monkeypatch.setattr("tidefold.quality.run.duckdb_rows._COUNTED_ROWS", 1)
+            put(pipeline, [{"id": i, "text": f"a {i}" if i % 9 else None} for i in range(run * 190, 200 + run * 4)])
+            materialize(pipeline, ["accounts"], Fold(f"run-{run}"), in_process)
+            [outcome] = judge(pipeline, ["accounts"], f"run-{run}", engine)
+            counted = [without_cost(one) for one in stored_result(outcome)["checks"]]
+            confirm(pipeline, "accounts", Confirmation(run=f"run-{run}"))
+            monkeypatch.setattr("tidefold.quality.run.duckdb_rows._COUNTED_ROWS", 10**9)
+            [audited] = audit(pipeline, ["accounts"], f"audit-{run}", engine)
+            assert counted == [without_cost(one) for one in stored_result(audited)["checks"]]
+            told.append(outcome.message)
+    assert "taken over from snapshot 1" in told[1], told
+    assert any(check["sample"] for check in counted), counted
+
+
+def without_cost(check: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in check.items() if name not in ("read", "taken_over")}

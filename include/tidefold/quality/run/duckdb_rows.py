@@ -1,4 +1,7 @@
-"""Judges rows with DuckDB, without a JVM. It loads every file once into a table, and all checks query that table."""
+"""Judges rows with DuckDB, without a JVM. It loads every file once into a table, and all checks query that table.
+
+A large snapshot is counted bucket by bucket, as on Spark, and takes counts over. Only what needs all rows loads them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from queue import LifoQueue
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +17,16 @@ import duckdb
 import pyarrow as pa
 
 from tidefold.changelog.schema import find_column_type, table_schema
+from tidefold.compute.runners import in_threads
+from tidefold.domain.log_state import TableSpec
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.wording import EngineName, clip_text
 from tidefold.errors import StorageError, TidefoldError
+from tidefold.quality.run.bucket_counts import bucket_counter, can_count
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.count_memory import CountMemory
 from tidefold.quality.run.count_task import JUDGE_AGAIN
-from tidefold.quality.run.counts import not_computed, query_counts, query_sample
+from tidefold.quality.run.counts import CountRows, not_computed, query_counts, query_sample
 from tidefold.quality.run.engine import SqlDialect
 from tidefold.quality.run.expectations import judge_counts
 from tidefold.quality.run.file_rows import file_rows
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 _MEMORY = 1 << 30
+# Of fewer rows all are read: their counts are not worth a database for each task, and a file that is stored.
+_COUNTED_ROWS = 200_000
 _DIALECT = SqlDialect('"', "({} - DATE '1970-01-01')", "epoch_us({})", "quantile_disc({}, [{}])")
 
 
@@ -46,8 +54,14 @@ class DuckDBEngine:
     connection: Any
     name: EngineName = EngineName.IN_PROCESS
 
-    def read(self, store: Store, manifest: Manifest, memory: CountMemory | None = None) -> DuckDBRows:
+    def read(self, store: Store, manifest: Manifest, memory: CountMemory | None = None) -> DuckDBRows | CountedRows:
         """Returns all rows of exactly the manifest's files, every column nullable. Raises TidefoldError."""
+        if manifest.rows < _COUNTED_ROWS:
+            return self._read_all(store, manifest)
+        counter = bucket_counter(store.address, manifest, in_threads(), memory)
+        return CountedRows(partial(self._read_all, store, manifest), manifest.shape, counter)
+
+    def _read_all(self, store: Store, manifest: Manifest) -> DuckDBRows:
         schema = pa.schema([field.with_nullable(True) for field in table_schema(manifest.shape)])
         batches = (b for file in manifest.shown for b in file_rows(store, manifest.data_folder, file, manifest.shape))
         table = f"rows_{uuid.uuid4().hex}"
@@ -132,3 +146,34 @@ class DuckDBRows:
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = self.engine.connection.execute(sql, values).fetchall()
         return rows
+
+
+@dataclass(frozen=True)
+class CountedRows:
+    """Rows of a large snapshot.
+
+    open: loads them into a table.
+    counter: counts bucket by bucket.
+    """
+
+    open: Callable[[], DuckDBRows]
+    shape: TableSpec
+    counter: CountRows
+    dialect: SqlDialect = _DIALECT
+
+    @cached_property
+    def rows(self) -> DuckDBRows:
+        return self.open()
+
+    @property
+    def table(self) -> str:
+        return self.rows.table
+
+    def validate(self, expectations: Sequence[Expectation], form: dict[str, Any]) -> list[ExpectationValidationResult]:
+        """Counts by bucket what buckets can count; all rows answer the rest, and give all samples."""
+        can = partial(can_count, shape=self.shape)
+        judged, rest = judge_counts(expectations, form, self.shape.types, self.counter, can_count=can)
+        return [*judged, *(self.rows.validate(rest, form) if rest else ())]
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.rows.query(sql)
