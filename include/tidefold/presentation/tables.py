@@ -117,7 +117,7 @@ def log_table(logs: Iterable[LogConfig]) -> Table:
 
 def _log_row(log: LogConfig) -> tuple[str, ...]:
     suite = log.suite.name if log.suite else "-"
-    fed_from = log.address or "written by a program"
+    fed_from = f"topic {log.topic.topic}" if log.topic else log.address or "written by a program"
     return (log.id, ", ".join(log.shape.key), str(len(log.shape.columns)), log.shape.order, fed_from, suite)
 
 

@@ -149,7 +149,7 @@ def test_a_registry_is_asked_with_patience(server: SchemaRegistry) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [((404, {}, b"<html>"), "404"), ((404, {}, b'{"error_code":1}'), "404"), ((200, {}, b"<html>"), "no JSON")],
+    [((404, {}, b"<html>"), "404"), ((404, {}, b'{"error_code":1}'), "nothing"), ((200, {}, b"<html>"), "no JSON")],
 )
 def test_what_is_no_registry_is_named(server: SchemaRegistry, answer: Any, words: str) -> None:
     server.failing = [answer]
@@ -177,7 +177,7 @@ def test_the_password_goes_to_the_registry_alone(server: SchemaRegistry) -> None
 def test_a_folder_is_a_registry(tmp_path: Path) -> None:
     assert [_land(Registry("schemas", AVRO, {}), one.value())["value"]["payload"]["op"] for one in _first()] == ["r"]
     registry = Registry("none", tmp_path, {})
-    with pytest.raises(StorageError, match="not a folder"):
+    with pytest.raises(StorageError, match="nothing is there"):
         registry.check()
     with pytest.raises(NotFoundError, match="id 7"):
         _land(registry, _pack(7))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +19,16 @@ if TYPE_CHECKING:
     from tidefold.sources.inference.layout import ProposedSet, TransactionTopic
     from tidefold.sources.inference.proposal import ProposalQuestion, ProposedLog
 
-FromConnection = Annotated[
-    str | None, typer.Option("--connection", help="Propose from the catalogue of this database instead of from files.")
+Connection = Annotated[
+    str,
+    typer.Option("--connection", metavar="NAME", help="Airflow connection of the brokers; with DIR: of a database."),
 ]
 Prefix = Annotated[str, typer.Option("--prefix", help="With --connection: the connector's topic.prefix.")]
 Interactive = Annotated[bool, typer.Option("--interactive", "-i", help="Ask what the files do not show.")]
+_Kafka = Annotated[str, typer.Option("--kafka", metavar="HOST:PORT", help="Brokers, instead of DIR.")]
+_Topics = Annotated[str, typer.Option("--topics", metavar="PATTERN", help="Which topics, such as `shop.*`.")]
+_Registry = Annotated[str, typer.Option("--registry", metavar="ADDRESS", help="Registry of schemas, or their folder.")]
+_TopicKeys = Mapping[str, Mapping[str, str]]
 _READERS = (
     "Does every reader of the tables support Delta's deletion vectors? Spark with Delta 3.2 or newer, DuckDB, Polars "
     "and `tidefold read` do; deltalake's to_pandas does not (docs/how-to/read.md)."
@@ -32,20 +39,23 @@ def init(
     terminal: Terminal,
     directory: Annotated[
         str, typer.Argument(metavar="DIR", help="Folder with landed files, at any depth, or s3://bucket/folder.")
-    ],
+    ] = "",
     interactive: Interactive = False,
-    connection: FromConnection = None,
+    kafka: _Kafka = "",
+    topics: _Topics = "*",
+    registry: _Registry = "",
+    connection: Connection = "",
     prefix: Prefix = "source",
 ) -> None:
-    """Write a commented tidefold.yaml from a sample of landed files.
+    """Write a commented tidefold.yaml from landed files or topics.
 
-    Samples the files below DIR and proposes a log for each feed: its key, columns and order, and the column that marks
-    deleted rows. In the file, ASSUMED marks what the sample makes likely, and QUESTION marks what only you know. A log
-    with a question stays commented out until you answer it. --interactive asks each question. Debezium's transaction
-    topic becomes no log: the file proposes a set as a comment (docs/how-to/sets.md). An existing file is never
-    overwritten.
+    Samples the files below DIR, or the first and last records of topics, and proposes a log for each feed: its key,
+    columns and order, and the column that marks deleted rows. In the file, ASSUMED marks what the sample makes likely,
+    and QUESTION marks what only you know. A log with a question stays commented out until you answer it. --interactive
+    asks each question. Debezium's transaction topic becomes no log: for files, a comment proposes a set
+    (docs/how-to/sets.md). An existing file is never overwritten.
 
-    --connection reads the catalogue of a PostgreSQL database instead: a log for each table that the user may read, with
+    DIR with --connection reads the catalogue of a PostgreSQL database: a log for each table that the user may read, with
     columns, types and key, and the statement and settings that Debezium's connector needs for them. Their records land
     below DIR.
 
@@ -54,6 +64,53 @@ def init(
     Example: tidefold init landing/ --connection shop
 
     Next: tidefold validate
+    """
+    if terminal.config_path.exists():
+        raise _exists(terminal.config_path)
+    if bool(directory) == bool(kafka):
+        raise InvalidInputError("INIT_OPTIONS", "`init` needs landed files or a topic.", hint="Give DIR or --kafka.")
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"servers": kafka, "registry": registry, "connection": connection}
+        keys = {name: text for name, text in options.items() if text}
+        sampled = _sample_topics(terminal, keys, topics, Path(folder))
+        _write(terminal, directory or folder, interactive, sampled, "" if kafka else connection, prefix)
+
+
+def _sample_topics(terminal: Terminal, keys: Mapping[str, str], pattern: str, folder: Path) -> _TopicKeys:
+    """Lands a sample of topics in a folder. Returns the keys of each in the file. Raises TidefoldError if none has."""
+    if "servers" not in keys:
+        return {}
+    from pydantic import ValidationError
+
+    from tidefold.config.models.kafka import KafkaEntry
+    from tidefold.sources.kafka.client import read_settings
+    from tidefold.sources.kafka.sampling import sample_topics
+
+    try:
+        entry = KafkaEntry.model_validate({**keys, "topic": pattern})
+    except ValidationError as error:
+        message = f"`{error.errors()[0]['loc'][0]}` of the topics is not valid."
+        hint = "Brokers are host:port, a registry is an address or a folder. Secrets are in --connection."
+        raise InvalidInputError("INIT_OPTIONS", message, hint=hint) from None
+    settings = read_settings(entry.connection)
+    open_registry = partial(entry.open_registry, Path(os.path.abspath(terminal.config_path)).parent, settings)
+    if schemas := open_registry():
+        schemas.check()
+    landed, left_out = sample_topics(entry.servers, pattern, settings, open_registry, folder)
+    for name, why in left_out.items():
+        terminal.note(f"left out: {name}: {why}")
+    if not landed:
+        message = f"No topic at `{entry.servers}` that matches `{pattern}` can become a log."
+        hint = "The lines above say why." if left_out else "Give another --topics PATTERN."
+        raise InvalidInputError("KAFKA_NO_TOPIC", message, hint=hint)
+    plain = {name: text for name, text in keys.items() if name != "registry"}
+    return {name: {**(keys if needs else plain), "topic": name} for name, needs in landed.items()}
+
+
+def _write(terminal: Terminal, directory: str, interactive: bool, keys: _TopicKeys, database: str, prefix: str) -> None:
+    """Writes what a sample in a folder, or the catalogue of a database, shows.
+
+    keys: of the topics that were sampled, by name.
     """
     from tidefold.cli.output.config_file import (
         STORE,
@@ -69,14 +126,12 @@ def init(
     from tidefold.storage.identity import ensure_identity
 
     path = terminal.config_path
-    if path.exists():
-        raise _exists(path)
     base = Path(os.path.abspath(path)).parent
-    topics = [] if connection else find_transaction_topics(directory)
+    topics = [] if database else find_transaction_topics(directory)
     proposed, settings = (
-        _propose_tables(connection, prefix) if connection else (_propose(terminal, directory, topics, interactive), [])
+        _propose_tables(database, prefix) if database else (_propose(terminal, directory, topics, interactive), [])
     )
-    paths = [landing_path(directory, log, base) for log in proposed]
+    paths = [keys.get(log.topic) or landing_path(directory, log, base) for log in proposed]
     left_out = {
         log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := find_undecided(log, at, base))
     }
@@ -92,7 +147,7 @@ def init(
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets, lines)
     for line in settings:
         terminal.note(f"connector: {line}")
-    _warn(terminal, "" if connection else directory, proposed, topics)
+    _warn(terminal, "" if keys or database else directory, proposed, topics)
 
 
 def _propose_tables(connection: str, prefix: str) -> tuple[list[ProposedLog], list[str]]:
@@ -115,9 +170,7 @@ def _warn(
         for warning in log.warnings:
             terminal.note(f"look at {log.id}: {warning}")
     read = [*(log.path for log in proposed), *(topic.path for topic in topics)]
-    if not directory:
-        return
-    for folder, name in _find_unread(directory, read).items():
+    for folder, name in _find_unread(directory, read).items() if directory else ():
         terminal.note(f"look at {folder}: no log reads its files, such as {name}")
 
 

@@ -184,7 +184,7 @@ def missing_folders(config: Config) -> Iterator[str]:
 
     folders = {log.id: log.landing for log in config.logs.values() if log.landing and "://" not in log.landing}
     for log, landing in folders.items():
-        if not Path(landing).is_dir():
+        if not (config.logs[log].topic or Path(landing).is_dir()):
             yield f"{log}: the landing folder {landing} does not exist yet."
         elif kind := find_table_above(landing):
             yield f"{log}: the landing folder {landing} belongs to a table. {explain_table(kind).capitalize()}."

@@ -20,6 +20,8 @@ from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
 STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
 _WIDTH = 110
+# A folder, or the keys of a topic.
+SourcePlace = str | Mapping[str, str]
 
 _VECTORS = "few changes of a large table cost little; readers must support them (docs/how-to/read.md)"
 
@@ -63,9 +65,11 @@ alarms:
 logs:"""
 
 
-def find_undecided(log: ProposedLog, path: str, base: Path) -> tuple[str, ...]:
+def find_undecided(log: ProposedLog, path: SourcePlace, base: Path) -> tuple[str, ...]:
     """Returns what a person must decide before a proposed log can be used; nothing if it can be used as it is."""
-    around = "://" not in path and (base / STORE).resolve().is_relative_to((base / path).resolve())
+    around = (
+        isinstance(path, str) and "://" not in path and (base / STORE).resolve().is_relative_to((base / path).resolve())
+    )
     notes = (
         *log.notes,
         *([f"its folder {path} contains the store: land files in a folder of their own"] if around else []),
@@ -101,11 +105,11 @@ def _describe_assumption(question: ProposalQuestion) -> str:
 
 
 def render(
-    logs: Sequence[ProposedLog], paths: Sequence[str], base: Path, store_id: str, *, vectors: bool = False
+    logs: Sequence[ProposedLog], paths: Sequence[SourcePlace], base: Path, store_id: str, *, vectors: bool = False
 ) -> str:
     """The file. Undecided logs become comments.
 
-    paths: the landing folder of each log as it is to be written.
+    paths: the landing folder of each log, or its topic, as it is to be written.
     vectors: whether all readers of the tables support deletion vectors.
     """
     parts = [_HEAD.format(store=STORE, store_id=store_id)]
@@ -178,10 +182,16 @@ def landing_path(directory: str, log: ProposedLog | ProposedSet, base: Path) -> 
     return str(folder.relative_to(base)) if folder.is_relative_to(base) else str(folder)
 
 
-def _entry(log: ProposedLog, path: str) -> dict[str, object]:
+def _entry(log: ProposedLog, path: SourcePlace) -> dict[str, object]:
     connector = {"connector": log.connector} if log.connector else {}
     return {
-        "source": {"format": log.format, **connector, _place(log): path, **dict(log.options), **_commit_time(log)},
+        "source": {
+            "format": log.format,
+            **connector,
+            _place(log, path): path,
+            **dict(log.options),
+            **_commit_time(log),
+        },
         "key": list(log.key),
         "columns": {c.name: _format_type(c) for c in log.columns},
         **({"merge": "append"} if log.appends else {"order": log.order or list(log.order_by)}),
@@ -197,7 +207,9 @@ def _commit_time(log: ProposedLog) -> dict[str, str]:
     return {"commit_time": time} if time and log.format in ("csv", "parquet", "json") else {}
 
 
-def _place(log: ProposedLog) -> str:
+def _place(log: ProposedLog, path: SourcePlace) -> str:
+    if not isinstance(path, str):
+        return "kafka"
     return "table" if log.format in ("delta", "delta-cdf") else "path"
 
 
@@ -211,13 +223,13 @@ def _format_type(column: ProposedColumn) -> Any:
     return {"type": column.type, **more} if more else column.type
 
 
-def _log_lines(log: ProposedLog, path: str, *, vectors: bool) -> Iterator[str]:
+def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterator[str]:
     yield f"  {log.id}:"
     yield "    source:"
     yield f"      format: {log.format}"
     if log.connector:
         yield f"      connector: {_word(log.connector)}"
-    yield f"      {_place(log)}: {_word(path)}"
+    yield f"      {_place(log, path)}: {_value(path)}"
     yield from (f"      {name}: {_value(value)}" for name, value in log.options)
     for name, value in _commit_time(log).items():
         yield f"      {name}: {_word(value)} # when the source wrote it, for `tidefold snapshot as-of`; also in `order`"

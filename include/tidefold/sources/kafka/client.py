@@ -73,6 +73,17 @@ class Topic:
         own = {name: value for name, value in settings.items() if not name.startswith(PREFIX)}
         self._settings = {**own, "bootstrap.servers": servers, "error_cb": self._hear, "logger": _silent}
 
+    def list_names(self) -> list[str]:
+        """Returns the names of all topics of the brokers. Raises StorageError."""
+        with self._failures():
+            from confluent_kafka.admin import AdminClient
+
+            admin = AdminClient(self._settings)
+            try:
+                return list(admin.list_topics(timeout=_TIMEOUT).topics)
+            finally:
+                admin.poll(0)  # Lets the client say why.
+
     def describe(self) -> tuple[str, list[Reach]]:
         """Returns the id of the topic, and what each partition holds. Raises NotFoundError, StorageError."""
         with self._failures():

@@ -78,33 +78,32 @@ class Registry:
         if user:
             self._headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
         self._ca = settings.get(f"{PREFIX}ssl.ca.location")
-        self._schemas: dict[int, RegisteredSchema] = {}
+        self.schemas: dict[int, RegisteredSchema] = {}  # Those that records had.
 
     def render(self, data: bytes, *, is_key: bool) -> bytes | None:
         """Returns a record in wire format as JSON, a value with its schema; None: it is none. Raises TidefoldError."""
         if len(data) < _HEAD:
             return None
         number = int.from_bytes(data[1:_HEAD], "big")
-        schema = self._schemas.get(number)
+        schema = self.schemas.get(number)
         if schema is None:
-            schema = self._schemas[number] = self._load(number)
+            schema = self.schemas[number] = self._load(number)
         payload = schema.decode(data)
         return payload if is_key or payload is None else b'{"schema":%s,"payload":%s}' % (schema.words, payload)
 
     def check(self) -> None:
-        """Raises TidefoldError if the registry does not answer, or the folder is not there."""
-        if self._is_remote:
-            if self._fetch("subjects") is None:
-                raise self._unreadable("it answers 404")
-        elif not Path(self.place).is_dir():
-            raise self._unreadable("it is not a folder")
+        """Raises StorageError if the registry does not answer, or the folder is not there."""
+        if (self._fetch("subjects") if self._is_remote else Path(self.place).is_dir() or None) is None:
+            raise self._unreadable("nothing is there")
 
     def _load(self, number: int) -> RegisteredSchema:
         """Returns the schema with an id. Raises TidefoldError."""
         from tidefold.sources.debezium.avro_file import connect_words, parse_bounded
         from tidefold.sources.debezium.typed_records import shorten_schema
 
-        answer = self._fetch(f"schemas/ids/{number}") if self._is_remote else self._read_file(number)
+        file = Path(self.place) / f"{number}.avsc"
+        stored = {"schema": file.read_text("utf-8")} if not self._is_remote and file.is_file() else None
+        answer = self._fetch(f"schemas/ids/{number}") if self._is_remote else stored
         if answer is None:
             message = f"`{self.place}` has no schema with the id {number}, which a record names."
             hint = (
@@ -123,17 +122,9 @@ class Registry:
             raise InvalidInputError(
                 "SCHEMA_UNUSABLE",
                 f"The schema {number} of a record cannot be used: {str(error)[:200]}.",
-                hint=f"Name a folder as `source.kafka.registry`, with the Avro schema as a whole in {number}.avsc. "
-                "Other kinds need a connector that writes Avro or JSON.",
+                hint=f"Name a folder as `source.kafka.registry`, with the whole Avro schema in {number}.avsc. Other"
+                " kinds need a connector that writes Avro or JSON.",
             ) from None
-
-    def _read_file(self, number: int) -> Mapping[str, Any] | None:
-        try:
-            return {"schema": (Path(self.place) / f"{number}.avsc").read_text(encoding="utf-8")}
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._unreadable(error.strerror or type(error).__name__) from None
 
     def _fetch(self, path: str) -> Any:
         """Returns an answer of the API; None: it has no such object. Raises StorageError."""
