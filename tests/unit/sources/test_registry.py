@@ -87,6 +87,13 @@ def test_a_record_lands_as_a_json_converter_with_schemas_writes_it(server: Schem
     assert _land(registry, b'\0\0\0\0\x09{"id": 1}')["value"] == {"schema": None, "payload": {"id": 1}}
 
 
+def test_numbers_in_maps_keep_their_names(server: SchemaRegistry) -> None:
+    maps = {"type": "record", "name": "m", "fields": [{"name": "m", "type": {"type": "map", "values": "double"}}]}
+    server.schemas[20] = {"schema": json.dumps(maps)}
+    landed = _land(Registry(server.url, Path(), {}), _pack(20, {"m": {"a": float("nan")}}, maps))
+    assert landed["value"]["payload"] == {"m": {"a": "NaN"}}
+
+
 @pytest.mark.parametrize(
     "value",
     [

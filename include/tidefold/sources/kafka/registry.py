@@ -115,9 +115,9 @@ class Registry:
                 return RegisteredSchema(None, b"null", has_floats=False)
             if kind != "AVRO" or answer.get("references"):
                 raise DamagedError("it refers to other schemas" if kind == "AVRO" else f"its kind is {kind:.40}")
-            schema = json.loads(answer["schema"])
+            text, schema = answer["schema"], json.loads(answer["schema"])
             words = _encode(shorten_schema(connect_words(schema)))
-            return RegisteredSchema(parse_bounded(schema), words, b'"float"' in words or b'"double"' in words)
+            return RegisteredSchema(parse_bounded(schema), words, has_floats='"float"' in text or '"double"' in text)
         except (DamagedError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise InvalidInputError(
                 "SCHEMA_UNUSABLE",
