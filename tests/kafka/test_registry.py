@@ -17,7 +17,8 @@ from support.schema_registry import SchemaRegistry, serve_schemas
 from tidefold.operations.doctor.pipeline_checks import check_landing
 from tidefold.wiring import open_pipeline
 
-_TOPIC = "bank.public.pgbench_tellers"
+_SENT = "bank.public.pgbench_tellers"
+_TOPIC = f"registry.{_SENT}"
 _USER = "reader:s3cr3t-of-schemas"
 
 
@@ -39,7 +40,7 @@ def test_a_topic_in_avro(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     broker.create(_TOPIC)
-    records = list(read_topic(_TOPIC))
+    records = list(read_topic(_SENT))
     kafka = {"servers": broker.servers, "topic": _TOPIC, "registry": registry.url, "connection": "bank"}
     text = "version: 1\nstore: store\nspark: {above: 8GB}\nlogs:\n  tellers:\n    source: {format: debezium-json, "
     text += f"connector: postgresql, kafka: {json.dumps(kafka)}}}\n    key: [tid]\n"
