@@ -28,14 +28,14 @@ OTHER_GAUGES = {
 def describe_metrics() -> Iterator[str]:
     """Yields the lines of the chapter."""
     from tidefold.changelog.writer.settings import MetricsSnapshot
-    from tidefold_airflow.observability.metrics import SET_AGE, SET_GAUGES, STATUS_GAUGES
+    from tidefold_airflow.observability.metrics import SET_AGE, SET_GAUGES, STATUS_GAUGES, TOPIC_GAUGES
 
     yield "## Metrics\n"
     yield "Airflow sends each as a gauge `tidefold.<log>.<name>` with the tag `log`, through StatsD or OpenTelemetry."
     yield "On the command line, `facts` of `--format json` has the same numbers."
     yield "\n### State of a log\n"
     yield "| gauge | is |\n|---|---|"
-    meanings = {name: meaning for name, (meaning, _) in STATUS_GAUGES.items()}
+    meanings = {name: meaning for name, (meaning, _) in (STATUS_GAUGES | TOPIC_GAUGES).items()}
     yield from (f"| `{name}` | {meaning} |" for name, meaning in {**meanings, **OTHER_GAUGES}.items())
     yield "\n### State of a set\n"
     yield "These are `tidefold.set.<set>.<name>`, with the tag `set` ([sets](../how-to/sets.md)).\n"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from metrics_reference import OTHER_GAUGES
 from support.statsd_mapping import map_names
-from tidefold_airflow.observability.metrics import SET_AGE, SET_GAUGES, STATUS_GAUGES
+from tidefold_airflow.observability.metrics import SET_AGE, SET_GAUGES, STATUS_GAUGES, TOPIC_GAUGES
 
 
 def test_each_gauge_has_a_name_and_a_name_has_one_set_of_labels() -> None:
     """Prometheus refuses a name with changing labels."""
-    gauges = [name for name in {**STATUS_GAUGES, **OTHER_GAUGES} if "<" not in name]
+    gauges = [name for name in {**STATUS_GAUGES, **TOPIC_GAUGES, **OTHER_GAUGES} if "<" not in name]
     gauges += ["uploads.latency_ms.100", "uploads.queue.more", "alarm.quarantine", "quality.failed",
                "quality.checks_failed", "quality.seconds", "materialize.read.local.bytes"]  # fmt: skip
     sets = [*SET_GAUGES, SET_AGE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,20 @@ from support.commands import attempt, call
 from support.kafka_broker import KafkaBroker
 from support.kafka_logs import TopicLog, dump
 from tidefold.compute.runners import in_process
+from tidefold.domain.alarms import AlarmThresholds
 from tidefold.operations.doctor.pipeline_checks import check_landing
 from tidefold.operations.ingest.ingest import execute, prepare
 from tidefold.operations.ingest.land_topic import land_topics
 from tidefold.operations.ingest.stages import has_news
+from tidefold.operations.inspect.alarms import find_alarms
+from tidefold.operations.inspect.status import status as read_status
+from tidefold.presentation.remarks import remarks
 from tidefold.sources.kafka.client import KafkaRecord, Topic
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.request import Request, make_argument, parse_argument
 from tidefold.spark.steps import IngestStep
 from tidefold.wiring import open_pipeline
+from tidefold_airflow.observability.metrics import of_status
 
 
 @pytest.fixture
@@ -198,7 +204,16 @@ def test_a_run_is_bounded_and_more_partitions_join(log: TopicLog) -> None:
     log.send(range(15, 18), partition=1)
     pipeline = open_pipeline(log.folder / "tidefold.yaml")
     assert has_news(pipeline, pipeline.ledger("items").peek(pipeline.log("items").shape))
-    assert "10 more offsets of the topic wait" in _ingest()
+    assert "10 more offsets of the topic wait for the next run, of 18" in _ingest()
+    # Status, page and metrics say it without the broker.
+    (status,) = read_status(pipeline, ["items"])
+    assert [(one.partition, one.offsets, one.end) for one in status.topic] == [(0, 10, 15), (1, 0, 3)]
+    assert "10 offsets" in " ".join(remarks([status]))
+    gauges = {one.name: one.value for one in of_status([status], datetime.now(UTC))}
+    assert gauges["lag.offsets"] == 10
+    later = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
+    alarms = [alarm.message for alarm in find_alarms(status, AlarmThresholds(lag=3600), later)]
+    assert "10 offsets of its topic wait, the oldest for up to 2 h." in alarms
     log.broker.grow(log.topic, 3)
     log.send([18], partition=2)
     call("run")

@@ -46,15 +46,34 @@ class LandingProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicReach:
+    """What a landing saw of a partition of a topic, and what it left there. Nothing asks the broker later.
+
+    end: the offset behind its newest record. left: how many offsets did not land.
+    read: the offset behind the newest record that landed; 0: none did. time: when that was written (ISO 8601).
+    seen: when a landing first saw this (ISO 8601).
+    """
+
+    partition: int
+    end: int
+    left: int
+    read: int = 0
+    time: str = ""
+    seen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LandingProblems:
     """All problems of a landing folder, as the last ingest found them.
 
     counts: how many files there are of each code.
     listed: the first of them, those that make a run fail, and at once, before the others.
+    topic: how far the topic was read that lands there; empty: files land by other means.
     """
 
     counts: tuple[tuple[str, int], ...] = ()
     listed: tuple[LandingProblem, ...] = ()
+    topic: tuple[TopicReach, ...] = ()
 
     @property
     def total(self) -> int:
@@ -83,13 +102,16 @@ def drop_settled(problems: LandingProblems, landed: Iterable[LandedFileRecord]) 
     counts = (
         (code, min(number, sum(left.values())) if code == REFUSED else number) for code, number in problems.counts
     )
-    return LandingProblems(tuple(one for one in counts if one[1]), listed)
+    return replace(problems, counts=tuple(one for one in counts if one[1]), listed=listed)
 
 
 def with_first_seen(now: LandingProblems, before: LandingProblems, instant: str) -> LandingProblems:
-    """Returns the problems, each with the instant at which it was first found."""
+    """Returns the problems, each with the instant at which it was first found, and so what was seen of a topic."""
     since = {(p.file, p.code): p.since for p in before.listed}
-    return replace(now, listed=tuple(replace(p, since=since.get((p.file, p.code), instant)) for p in now.listed))
+    listed = tuple(replace(p, since=since.get((p.file, p.code), instant)) for p in now.listed)
+    seen = {replace(one, seen=""): one for one in before.topic}
+    topic = tuple(seen.get(replace(one, seen=""), one) for one in now.topic or before.topic)
+    return replace(now, listed=listed, topic=topic)
 
 
 def find_refused(now: LandingProblems, partly: Collection[str]) -> LandingProblem | None:

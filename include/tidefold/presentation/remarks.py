@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from tidefold.domain.alarms import AlarmKind
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
-from tidefold.domain.wording import count_noun, describe_ties, format_minute
+from tidefold.domain.wording import count_noun, describe_ties, format_age, format_minute
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.log_status import LogStatus
+
+# So many partitions of a topic are listed.
+_PARTITIONS = 4
 
 
 def remarks(statuses: Sequence[LogStatus]) -> list[str]:
@@ -46,7 +49,7 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
         if status.latest and status.latest.ties:
             lines.append(f"{status.log}: snapshot {status.latest.id}, {describe_ties(status.latest.ties)}.")
         lines += [f"{status.log}: {remark}" for remark in _describe_override(status)]
-        lines += [f"{status.log}: {remark}" for remark in _landing(status)]
+        lines += [f"{status.log}: {remark}" for remark in (*_describe_lag(status), *_landing(status))]
         if status.report:
             lines.append(f"{status.log}: `tidefold snapshot report {status.log}` names the page with the details.")
         lines += [f"{status.log}: {remark}" for remark in _describe_skipped(status)]
@@ -96,6 +99,21 @@ def _describe_skipped(status: LogStatus) -> Iterable[str]:
     )
     if status.positions:
         yield f"or let Debezium send them again: {incremental_snapshot_signal(status.positions[0].topic, keys)}"
+
+
+def _describe_lag(status: LogStatus) -> Iterable[str]:
+    """Says how far the topic is ahead. Nobody asks the broker for it, so it is as old as it says."""
+    behind = [one for one in status.topic if one.offsets]
+    if not behind:
+        return
+    parts = ", ".join(f"partition {one.partition}: {one.offsets:,} of {one.end:,}" for one in behind[:_PARTITIONS])
+    more = f" and {len(behind) - _PARTITIONS:,} partitions more" if len(behind) > _PARTITIONS else ""
+    seconds = max(one.seconds for one in behind)
+    span = f" and {format_age(seconds)}" if seconds else ""
+    yield (
+        f"{count_noun(sum(one.offsets for one in behind), 'offset')}{span} behind its topic, as the last landing saw "
+        f"at {format_minute(max(one.seen for one in behind))} ({parts}{more})."
+    )
 
 
 def _landing(status: LogStatus) -> Iterable[str]:

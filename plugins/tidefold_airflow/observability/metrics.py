@@ -37,6 +37,11 @@ STATUS_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
     "stored.bytes": ("bytes of the log in the store", lambda status: status.stored_bytes),
     "local.bytes": ("bytes of local copies on this machine", lambda status: status.local_bytes),
 }
+# What each number of a log that reads a topic means: as the last landing saw it. No broker is asked.
+TOPIC_GAUGES: dict[str, tuple[str, Callable[[LogStatus], float]]] = {
+    "lag.offsets": ("offsets of its topic that the log lacked", lambda status: sum(p.offsets for p in status.topic)),
+    "lag.seconds": ("age of the newest landed record then", lambda status: max(p.seconds for p in status.topic)),
+}
 # What each number of a set means, and where it is.
 SET_GAUGES: dict[str, tuple[str, Callable[[SetStatus], float]]] = {
     "lag.transactions": ("landed transactions that the set is behind, as its slowest topic is", lambda s: s.lag),
@@ -85,6 +90,8 @@ def of_status(statuses: Sequence[LogStatus], now: datetime) -> Iterator[Gauge]:
         if not status.begun or status.error:
             continue
         for name, (_, measure) in STATUS_GAUGES.items():
+            yield Gauge(status.log, name, measure(status))
+        for name, (_, measure) in TOPIC_GAUGES.items() if status.topic else ():
             yield Gauge(status.log, name, measure(status))
         if status.uploads:
             for name, value in _numbers(asdict(status.uploads)):

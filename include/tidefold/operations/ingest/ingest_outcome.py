@@ -285,7 +285,7 @@ def find_problems(accounted: Accounted, folder: str | None, instant: str, advice
         for p in accounted.all_problems
     )
     problems = {(p.file, p.code): p for p in (*not_taken, *_find_waiting(accounted), *_find_useless(accounted, advice))}
-    listed = list_problems(problems.values())
+    listed = replace(list_problems(problems.values()), topic=accounted.planned.landed.topic)
     stamped = replace(listed, listed=tuple(_add_stamp(p, accounted, folder) for p in listed.listed))
     return with_first_seen(stamped, accounted.listed.begun.landing, instant)
 

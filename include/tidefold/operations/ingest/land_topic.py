@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain
 
 import pyarrow as pa
 
 from tidefold.config.models.kafka import KafkaEntry
+from tidefold.domain.landing_problems import TopicReach
 from tidefold.domain.log_state import LogState, Position
 from tidefold.domain.paths import LedgerPaths, LogPaths, SetPaths
 from tidefold.domain.wording import shorten_reason
@@ -45,14 +47,17 @@ class Landed:
     """What a run landed of the topics of a log: its own, and the transaction topic of its set.
 
     problems: what stops partitions of them. left: how many offsets wait there. remarks: what else a person must know.
+    topic: how far its own topic was read.
     """
 
     problems: tuple[FileProblem, ...] = ()
     left: int = 0
     remarks: tuple[str, ...] = ()
+    topic: tuple[TopicReach, ...] = ()
 
     def __add__(self, other: Landed) -> Landed:
-        return Landed(self.problems + other.problems, self.left + other.left, self.remarks + other.remarks)
+        sums = self.problems + other.problems, self.left + other.left, self.remarks + other.remarks
+        return Landed(*sums, self.topic + other.topic)
 
 
 NOTHING = Landed()
@@ -133,8 +138,9 @@ class _TopicLanding:
         self.state = _read_state(pipeline, paths, config)
         self.landed = LandedOffsets.read(pipeline.store, paths)
         self.positions = {one.partition: one.next_offset for one in self.state.positions}
-        # How many offsets had no record.
-        self.gone = 0
+        # How many offsets had no record; and of each partition how far it was read, and its newest record.
+        self.gone, self.reached = 0, dict[int, int]()
+        self.newest = {one.partition: (one.read, one.time) for one in self.state.landing.topic}
 
     def land(self) -> Landed:
         """Raises TidefoldError."""
@@ -150,13 +156,15 @@ class _TopicLanding:
         if cleanup != "delete" and not self.landed.compacted:
             self.landed.put_mark("compacted")
         problems, left = list[FileProblem](), 0
-        waiting = sum(self._find_range(one)[0] < one.end for one in reaches)
+        self.reached = {one.partition: self._find_range(one)[0] for one in reaches}
+        waiting = sum(self.reached[one.partition] < one.end for one in reaches)
         share = max(1, self.config.max_records // max(1, waiting))
         for reach in reaches:
             self._fill_holes(reach)
             begin, end = self._find_range(reach)
             try:
-                left += reach.end - self._land_partition(reach, begin, min(end, begin + share))
+                self._land_partition(reach, begin, min(end, begin + share))
+                left += reach.end - self.reached[reach.partition]
             except TidefoldError as error:
                 problems.append(_stop(f"{self.config.topic} partition {reach.partition}", error))
                 if isinstance(error, StorageError):
@@ -164,7 +172,14 @@ class _TopicLanding:
         remark = (
             f"compaction left {self.gone:,} offsets of `{self.config.topic}` without a record: the newest of a key stay"
         )
-        return Landed(tuple(problems), left, (remark,) if self.gone and "compact" in cleanup else ())
+        remarks = (remark,) if self.gone and "compact" in cleanup else ()
+        return Landed(tuple(problems), left, remarks, tuple(self._list_reaches(reaches)))
+
+    def _list_reaches(self, reaches: Sequence[Reach]) -> Iterator[TopicReach]:
+        for one in reaches if isinstance(self.paths, LogPaths) else ():
+            read, time = self.newest.get(one.partition, (0, ""))
+            if one.end:
+                yield TopicReach(one.partition, one.end, one.end - self.reached[one.partition], read, time, now())
 
     def _fill_holes(self, reach: Reach) -> None:
         """Lands all that the log needs before what has landed. Raises TidefoldError: else an ingest would pass it."""
@@ -215,13 +230,14 @@ class _TopicLanding:
             begin = end if start <= begin < end else begin
         return begin, min((start for start, _ in covered if start > begin), default=reach.end)
 
-    def _land_partition(self, reach: Reach, begin: int, end: int) -> int:
-        """Lands the records at [begin, end), and returns how far it came."""
+    def _land_partition(self, reach: Reach, begin: int, end: int) -> None:
+        """Lands the records at [begin, end)."""
         self._mark_begin(reach.partition, begin)
+        self.reached[reach.partition] = begin
         if begin < reach.first:
             raise self.topic.make_gap_error(reach.partition, begin, reach.first)
         if begin >= end:
-            return begin
+            return
         records, self.gone = self.topic.read(reach.partition, begin, end), self.gone + end - begin
         while (first := next(records, None)) is not None:
             data, last, count = self._pack(reach.partition, chain([first], records), begin)
@@ -229,12 +245,14 @@ class _TopicLanding:
             try:
                 self.pipeline.store.put_if_absent(f"{self.paths.landed}/{name}", data)
             except AlreadyExistsError:
-                return begin  # Another run lands these.
-            begin, self.gone = last + 1, self.gone - count
+                return  # Another run lands these.
+            begin = self.reached[reach.partition] = last.offset() + 1
+            self.gone -= count
+            self.newest[reach.partition] = begin, _read_time(last)
             _log.info("%s/%s landed, up to offset %d of %d", self.paths.landed, name, begin, reach.end)
         if begin < end:
             self.landed.put_empty(reach.partition, begin, end)
-        return end
+        self.reached[reach.partition] = end
 
     def _mark_begin(self, partition: int, begin: int) -> None:
         """Notes what the log got from other files: without its ledger, it needs these offsets again."""
@@ -245,18 +263,24 @@ class _TopicLanding:
         elif ends and max(ends) < begin:
             self.landed.put_mark("hole", partition, max(ends), begin)
 
-    def _pack(self, partition: int, records: Iterator[KafkaRecord], begin: int) -> tuple[bytes, int, int]:
-        """Returns one file of the next records, the offset of its last one, and how many it has."""
-        render, size, last, count = make_renderer(self.config.topic, partition, self.registry), 0, begin, 0
+    def _pack(self, partition: int, records: Iterator[KafkaRecord], begin: int) -> tuple[bytes, KafkaRecord, int]:
+        """Returns one file of the next records, the last one, and how many it has."""
+        render, size, count = make_renderer(self.config.topic, partition, self.registry), 0, 0
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             for record in records:
                 line = render(record)
                 stream.write(line)
-                size, last, count = size + len(line), record.offset(), count + 1
-                if size >= _BYTES or last - begin >= _OFFSETS - 1:
+                size, count = size + len(line), count + 1
+                if size >= _BYTES or record.offset() - begin >= _OFFSETS - 1:
                     break
-        return sink.getvalue().to_pybytes(), last, count
+        return sink.getvalue().to_pybytes(), record, count
+
+
+def _read_time(record: KafkaRecord) -> str:
+    """Returns when a record was written (ISO 8601); empty: nobody said it."""
+    kind, millis = record.timestamp()
+    return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="seconds") if kind and millis > 0 else ""
 
 
 def _read_state(pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> LogState:

@@ -83,7 +83,8 @@ class Planned:
     def after(self, landed: Landed) -> Planned:
         """Returns the plan of a run that landed this before."""
         listed = replace(self.listed, problems=(*self.listed.problems, *landed.problems))
-        left = [f"{landed.left:,} more offsets of the topic wait for the next run"] if landed.left else []
+        of = f", of {sum(one.end for one in landed.topic):,}" if landed.topic else ""
+        left = [f"{landed.left:,} more offsets of the topic wait for the next run{of}"] if landed.left else []
         waits = "; ".join(filter(None, (self.waits, *landed.remarks, *left)))
         return replace(self, listed=listed, landed=landed, waits=waits)
 

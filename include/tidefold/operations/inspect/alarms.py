@@ -74,7 +74,14 @@ def _find_failures(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[L
 
 
 def _find_lag(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Iterator[LogAlarm]:
-    """Measures how long the first waiting change is ingested. Without landed files: the age of the oldest change."""
+    """Measures how long the first waiting change is ingested. Without landed files: the age of the oldest change.
+
+    Records that a landing left in the topic wait, too: they are younger than the newest one that landed.
+    """
+    if age := _find_excess(min((one.since for one in status.topic if one.since), default=""), thresholds.lag, now):
+        message = f"{sum(one.offsets for one in status.topic):,} offsets of its topic wait, the oldest for up to {age}."
+        hint = f"run the log: `tidefold run {status.log}`, or unpause its DAG. Each run reads `max_records` at most."
+        yield LogAlarm(status.log, AlarmKind.LAG, message, hint)
     if not status.changes:
         return
     oldest = status.waits_since or _describe_instant(status.waiting.first if status.waiting else None)

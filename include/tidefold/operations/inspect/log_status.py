@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -33,6 +34,23 @@ class Materializations:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicLag:
+    """How far a partition of a topic is ahead of the log, as the last landing that found something new saw it.
+
+    offsets: how many the log lacks. end: the offset behind its newest record.
+    seen: the moment (ISO 8601).
+    since, seconds: when the newest landed record was written, and how long before that moment; "", 0: all had landed.
+    """
+
+    partition: int
+    offsets: int
+    end: int
+    seen: str
+    since: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LogStatus:
     """The status of one log.
 
@@ -60,6 +78,7 @@ class LogStatus:
     error: set if the ledger cannot be read.
     uploads: what the uploads of its change sets cost so far, by ingests and by writers; None: none were counted.
     experimental: what its connector was not tried with; empty: nothing.
+    topic: how far each partition of its topic is ahead; empty: it reads no topic.
     """
 
     log: str
@@ -99,6 +118,7 @@ class LogStatus:
     alarms: tuple[LogAlarm, ...] = ()
     uploads: UploadTotals | None = None
     experimental: str = ""
+    topic: tuple[TopicLag, ...] = ()
 
 
 def status_of(state: LogState) -> LogStatus:
@@ -134,7 +154,19 @@ def status_of(state: LogState) -> LogStatus:
         stored_bytes=_count_stored(state),
         uploads=state.uploads,
         experimental=explain_experimental(state.shape.order),
+        topic=tuple(_find_topic_lags(state)),
     )
+
+
+def _find_topic_lags(state: LogState) -> Iterator[TopicLag]:
+    taken = {one.partition: one.next_offset for one in state.positions}
+    for one in state.landing.topic:
+        # Behind the newest record, marks of transactions have offsets, too.
+        newest = one.end if one.left else one.read
+        offsets = max(one.left, newest - taken[one.partition]) if one.partition in taken else one.left
+        since = (one.time or one.seen) if one.left else ""
+        seconds = max(0.0, _count_seconds(since, one.seen)) if since else 0.0
+        yield TopicLag(one.partition, offsets, one.end, one.seen, since, seconds)
 
 
 def _count_materializations(state: LogState) -> Materializations:
