@@ -350,27 +350,3 @@ def test_clean_deletes_what_was_ingested_long_ago(log: TopicLog, monkeypatch: py
     log.broker.forget(log.topic, 1)
     call("retain", "drop", "items", "--yes")
     assert "up to 1 record were" in _fail()
-
-
-def test_secrets_stay_in_the_environment(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = log.broker.secret
-    log.send(range(4))
-    log.servers = log.broker.sasl
-    extra = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
-    log.configure(connection="shop_kafka")
-    assert "CONNECTION_MISSING" in _fail()
-    said = []
-    for password in ("wrong-password", secret):
-        settings = {**extra, "sasl.password": password}
-        monkeypatch.setenv("AIRFLOW_CONN_SHOP_KAFKA", json.dumps({"conn_type": "kafka", "extra": settings}))
-        said.append(attempt("run").output)
-    assert "KAFKA_UNREADABLE" in said[0]
-    assert "uthentication" in said[0]
-    assert log.read_rows() == dict.fromkeys(range(4), "a")
-    for words in (("status",), ("explain", "items", "1")):
-        said.append(attempt(*words).output)
-    said.append(str(list(check_landing(open_pipeline(log.folder / "tidefold.yaml").config))))
-    assert "4 offsets" in said[-1]
-    assert not [text for text in said if secret in text or "wrong-password" in text]
-    assert not log.files_with(secret)
-    assert not log.files_with("wrong-password")

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from support.certificates import Authority
+
 _ROOT = Path(__file__).parents[2]
 JARS = Path(os.environ.get("TIDEFOLD_KAFKA_JARS", _ROOT / ".jars" / "kafka"))
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -20,12 +22,17 @@ _PROPERTIES = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{control}
-listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{control}
-advertised.listeners=PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{sasl}
+listeners={outside},CONTROLLER://127.0.0.1:{control}
+advertised.listeners={outside}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
-listener.name.sasl_plaintext.sasl.enabled.mechanisms=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL
+listener.name.ssl.ssl.client.auth=required
+ssl.keystore.type=PEM
+ssl.keystore.location={data}.key.pem
+ssl.truststore.type=PEM
+ssl.truststore.location={data}.authority.pem
+listener.name.sasl_ssl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
   user_reader="{secret}";
 log.dirs={data}
 num.partitions=1
@@ -57,15 +64,21 @@ def find_reason() -> str:
 
 
 class KafkaBroker:
-    """The broker, and what a test asks of it. `secret`: the password of the user `reader` at `sasl`."""
+    """The broker, and what a test asks of it.
+
+    secret: the password of the user `reader` at `sasl`, which speaks TLS. tls: asks its clients for a certificate.
+    """
 
     secret = "s3cr3t-of-reader"
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        plain, sasl, control = (_find_port() for _ in range(3))
-        self.servers, self.sasl = f"127.0.0.1:{plain}", f"127.0.0.1:{sasl}"
-        text = _PROPERTIES.format(plain=plain, sasl=sasl, control=control, data=folder / "data", secret=self.secret)
+        self.servers, self.sasl, self.tls = (f"127.0.0.1:{_find_port()}" for _ in range(3))
+        outside = f"PLAINTEXT://{self.servers},SASL_SSL://{self.sasl},SSL://{self.tls}"
+        text = _PROPERTIES.format(outside=outside, control=_find_port(), data=folder / "data", secret=self.secret)
+        self.authority = Authority()
+        (folder / "data.key.pem").write_text("".join(self.authority.issue("broker")))
+        (folder / "data.authority.pem").write_text(self.authority.pem)
         (folder / "server.properties").write_text(text)
         self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", _CLUSTER, "-c").wait()
         self.start()
