@@ -168,10 +168,13 @@ class KafkaBroker:
     def settle(self, topic: str) -> None:
         """Waits until the broker has written the marks of ended transactions, which follow its answer."""
         from confluent_kafka import IsolationLevel, TopicPartition
-        from confluent_kafka.admin import OffsetSpec
+        from confluent_kafka.admin import AdminClient, OffsetSpec
+
+        # One that knew the broker before it was killed is refused.
+        admin = AdminClient({"bootstrap.servers": self.servers})
 
         def find_end(level: Any) -> int:
-            asked = self._admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}, isolation_level=level)
+            asked = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}, isolation_level=level)
             return int(next(iter(asked.values())).result().offset)
 
         until = time.monotonic() + 60

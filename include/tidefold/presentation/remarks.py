@@ -103,17 +103,13 @@ def _describe_skipped(status: LogStatus) -> Iterable[str]:
 
 def _describe_lag(status: LogStatus) -> Iterable[str]:
     """Says how far the topic is ahead. Nobody asks the broker for it, so it is as old as it says."""
-    behind = [one for one in status.topic if one.offsets]
-    if not behind:
-        return
-    parts = ", ".join(f"partition {one.partition}: {one.offsets:,} of {one.end:,}" for one in behind[:_PARTITIONS])
-    more = f" and {len(behind) - _PARTITIONS:,} partitions more" if len(behind) > _PARTITIONS else ""
-    seconds = max(one.seconds for one in behind)
-    span = f" and {format_age(seconds)}" if seconds else ""
-    yield (
-        f"{count_noun(sum(one.offsets for one in behind), 'offset')}{span} behind its topic, as the last landing saw "
-        f"at {format_minute(max(one.seen for one in behind))} ({parts}{more})."
-    )
+    if behind := [one for one in status.topic if one.offsets]:
+        parts = [f"partition {one.partition}: {one.offsets:,} of {one.end:,}" for one in behind]
+        parts[_PARTITIONS:] = ["..."] if len(parts) > _PARTITIONS else []
+        count = count_noun(sum(one.offsets for one in behind), "offset")
+        count += f" and {format_age(seconds)}" if (seconds := max(one.seconds for one in behind)) else ""
+        seen = format_minute(max(one.seen for one in behind))
+        yield f"{count} behind its topic, as the last landing saw at {seen} ({', '.join(parts)})."
 
 
 def _landing(status: LogStatus) -> Iterable[str]:

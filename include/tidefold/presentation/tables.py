@@ -148,17 +148,12 @@ def _status_row(status: LogStatus) -> tuple[str, ...]:
 
 
 def position_table(statuses: Sequence[LogStatus]) -> Table:
-    """How far each partition has been taken, and where its topic ended when a landing last looked."""
-    ends = {(s.log, one.partition): f"{one.end:,}" for s in statuses for one in s.topic}
-    columns = ("log", "topic", "partition>", "next offset>", *(["end>"] if ends else []))
+    """How far each partition has been taken."""
     # Files of any name have no offsets.
     rows = [
-        (s.log, p.topic, str(p.partition), f"{p.next_offset:,}", ends.get((s.log, p.partition), "-"))[: len(columns)]
-        for s in statuses
-        for p in s.positions
-        if p.next_offset
+        (s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in statuses for p in s.positions if p.next_offset
     ]
-    return plain_table(columns, rows)
+    return plain_table(("log", "topic", "partition>", "next offset>"), rows)
 
 
 def local_lines(use: LocalUse | None) -> list[str]:

@@ -61,6 +61,32 @@ def test_mistakes(tmp_path: Path, source: str, store: str, code: str, line: str)
     assert "user:word" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("format_", "place", "code"),
+    [
+        ("debezium-json", "", "SET_TRANSACTIONS"),
+        ("debezium-json", f"transactions: landing/t, {_KAFKA}", "CONFIG_KAFKA"),
+        ("debezium-avro", _KAFKA, "CONFIG_KAFKA"),
+    ],
+)
+def test_a_set_has_one_place_for_its_transactions(tmp_path: Path, format_: str, place: str, code: str) -> None:
+    file = _write(tmp_path, f"format: {format_}, connector: postgresql, path: landing/items")
+    text = file.read_text()
+    file.write_text(f"{text}sets:\n  bank: {{logs: [items], {place}}}\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(file)
+    assert [problem.code for problem in refused.value.problems] == [code]
+
+
+def test_the_transactions_of_a_set_land_where_no_log_does(tmp_path: Path) -> None:
+    file = _write(tmp_path, f"format: debezium-json, connector: postgresql, {_KAFKA}")
+    text = file.read_text()
+    file.write_text(f"{text}sets:\n  bank: {{logs: [items], {_KAFKA}}}\n")
+    chosen = load_config(file).sets["bank"]
+    assert chosen.topic == f"{tmp_path}/store/landed/set/bank"
+    assert chosen.topic_name == "shop.items"
+
+
 @pytest.mark.parametrize("stored", [None, "no json with s3cr3t", '{"extra": "s3cr3t"}', '{"extra": ["s3cr3t"]}'])
 def test_a_connection_without_settings_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, stored: str | None) -> None:
     if stored:

@@ -98,7 +98,7 @@ def find_set_mistakes(
     logs: the logs of the file. unreadable: its logs that have mistakes of their own.
     """
     doubtful = {*unreadable, *(log for log in entry.logs if log not in logs)}
-    yield from _find_topic_mistakes(entry)
+    yield from _find_topic_mistakes(entry, logs)
     for i, log in enumerate(entry.logs):
         if log in unreadable:
             continue
@@ -129,9 +129,10 @@ def find_set_mistakes(
     yield from _find_sum_mistakes(entry, logs, doubtful)
 
 
-def _find_topic_mistakes(entry: SetConfig) -> Iterator[Mistake]:
-    if entry.transactions is not None and entry.kafka:
-        message = "cannot be used together with `transactions`."
+def _find_topic_mistakes(entry: SetConfig, logs: Mapping[str, SourcedLog]) -> Iterator[Mistake]:
+    formats = {source.format for log in entry.logs if (source := logs[log].source if log in logs else None)}
+    if entry.kafka and (entry.transactions is not None or formats - {"debezium-json"}):
+        message = "cannot be used together with `transactions`, or with logs of another format than `debezium-json`."
         yield "CONFIG_KAFKA", ("kafka",), message, "Remove one of them. The set goes on at its point."
     elif entry.transactions is None and not entry.kafka:
         yield (

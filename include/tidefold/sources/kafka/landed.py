@@ -62,15 +62,15 @@ class LandedOffsets:
         for file, _ in list_landed_files(store, paths):
             landed.files[file.partition].append(file)
         for entry in store.list(paths.offsets):
-            kind, *values = entry.path.rpartition("/")[2].removesuffix(".json").split("+")
-            if kind == "id":
-                topic_id = values[0]
-            elif kind == "compacted":
-                compacted = True
-            elif kind == "first":
-                first[int(values[0])] = min(int(values[1]), first.get(int(values[0]), int(values[1])))
-            else:
-                landed.marks[int(values[0])].append((kind, int(values[1]), int(values[2])))
+            match entry.path.rpartition("/")[2].removesuffix(".json").split("+"):
+                case ["id", topic_id]:
+                    pass
+                case ["compacted"]:
+                    compacted = True
+                case ["first", partition, offset]:
+                    first[int(partition)] = min(int(offset), first.get(int(partition), int(offset)))
+                case [kind, partition, begin, end]:
+                    landed.marks[int(partition)].append((kind, int(begin), int(end)))
         return cls(store, paths, topic_id, compacted, first, landed.marks, landed.files)
 
     @property
