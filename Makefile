@@ -94,9 +94,12 @@ test-connect: install ## About 5 minutes, not part of `make test`: steps on the 
 test-kafka: kafka-jars ## About a minute: topics of a real broker, which Maven fetches
 	$(RUN) -m pytest tests/kafka
 
-.PHONY: kafka-kills
+.PHONY: kafka-kills kafka-replay
 kafka-kills: kafka-jars ## About a minute a seed: ingests of a topic, and its broker, are killed at random (SEEDS=6)
 	PYTHONPATH=$(CURDIR)/include:$(CURDIR)/plugins:$(CURDIR)/scripts:$(CURDIR)/tests:$(CURDIR)/lab $(PYTHON) -m kafka $(if $(filter file,$(origin SEEDS)),6,$(SEEDS))
+
+kafka-replay: kafka-jars ## Minutes a seed: what `TORTURE_KEEP=1 make torture` kept goes through a broker, with kills, and is compared (SEEDS='var/torture/seed4 ...')
+	PYTHONPATH=$(CURDIR)/include:$(CURDIR)/plugins:$(CURDIR)/scripts:$(CURDIR)/tests:$(CURDIR)/lab $(PYTHON) -m kafka.replay $(if $(filter file,$(origin SEEDS)),$(wildcard var/torture/seed*),$(SEEDS))
 
 kafka-jars: install ## Fetch the broker of the tests by Maven into .jars/kafka (44 MB); does nothing when it is there, or Maven is not
 	@test -e .jars/kafka/kafka_2.13-4.3.1.jar || ! command -v mvn >/dev/null || mvn -q -B -f tests/support/kafka-pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.jars/kafka

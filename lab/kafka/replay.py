@@ -8,17 +8,18 @@ begin with files, others end with files. Rows and counts must be equal.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,18 @@ import msgspec
 import yaml
 from deltalake import DeltaTable
 
+from support.commands import attempt
 from support.kafka_broker import KafkaBroker
 from tidefold.wiring import open_pipeline
 
 _COUNTS = ("records", "changes", "tombstones", "quarantined", "resent", "ignored")
 _FORMS = ("topics", "files, then topics", "topics", "topics, then files", "topics on Spark")
-_PIECES, _KILLS = 3, 4
+_PIECES, _KILLS = 3, 3
+
+
+# Each process begins with all that is imported here, so that a kill meets the work and not the start.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["support.commands", "tidefold.spark.steps", "confluent_kafka"])
 
 
 class _Record(msgspec.Struct):
@@ -59,21 +66,19 @@ class Store:
             one.update(transactions)
         self.path.write_text(yaml.safe_dump(self.config))
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tidefold.cli", *words, "-c", str(self.path)]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, cwd=self.folder, text=True, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    def start(self, *words: str) -> BaseProcess:
+        running = _FORKS.Process(target=_call, args=(*words, "-c", str(self.path)))
+        running.start()
+        return running
 
     def settle(self) -> str:
         """Runs until a run changes nothing; returns what it said."""
-        before, said = None, ""
+        before, done = None, ""
         for _ in range(8):
-            said, _ = self.start("run").communicate()
+            done = attempt("run", "-c", str(self.path)).output
             if before == (before := self.read()):
-                return said
-        return said
+                break
+        return done
 
     def read(self) -> dict[str, tuple[Counter[str], Counter[str]]]:
         """Returns the rows and the counts of each log."""
@@ -145,7 +150,7 @@ class Replay:
             self._send(piece / _PIECES, (piece + 1) / _PIECES)
             store.place(*(self._list_folders(store) if by_files else self._list_topics()))
             if piece and self.form.startswith(("files, then", "topics, then")):
-                store.start("step", "ingest", "--own").communicate()
+                attempt("step", "ingest", "--own", "-c", str(store.path))
             self._disturb(store)
 
     def _land(self, store: Store, begin: float, end: float) -> None:
@@ -187,24 +192,27 @@ class Replay:
         return {log: at(topic) for log, topic in self.topics.items()}, at(self.transactions)
 
     def _disturb(self, store: Store) -> None:
-        """Runs until a run is not killed."""
+        """Ingests until an ingest is not killed; the last one publishes, too."""
         for _ in range(_KILLS):
-            running, what = store.start("run"), self.chance.choice(["run", "run", "broker", "Spark", "none"])
-            patience = None if what == "none" else self.chance.uniform(1.0, 40.0 if "Spark" in self.form else 9.0)
-            try:
-                running.communicate(timeout=patience)
-                return
-            except subprocess.TimeoutExpired:
-                if what == "Spark" and not _kill_java(running.pid):
-                    what = "run"
-            self.kills[what] += 1
+            running, what = store.start("step", "ingest"), self.chance.choice(["ingest", "ingest", "broker", "Spark"])
+            running.join(self.chance.uniform(0.5, 40.0 if "Spark" in self.form else 12.0))
+            if not running.is_alive():
+                break
             if what == "broker":
                 self.broker.kill()
-                running.communicate()
+                running.join()
                 self.broker.start()
-            elif what == "run":
-                os.killpg(running.pid, signal.SIGKILL)
-            running.communicate()
+            elif what == "ingest" or not _kill_java(running.pid or 0):
+                what = "ingest"
+                os.killpg(running.pid or 0, signal.SIGKILL)
+            running.join()
+            self.kills[what] += 1
+        attempt("run", "-c", str(store.path))
+
+
+def _call(*words: str) -> None:
+    os.setsid()
+    sys.exit(attempt(*words).exit_code)
 
 
 def _kill_java(above: int) -> bool:

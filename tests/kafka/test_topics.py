@@ -28,6 +28,7 @@ from tidefold.spark.request import Request, make_argument, parse_argument
 from tidefold.spark.steps import IngestStep
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.observability.metrics import of_status
+from tidefold_airflow.ui.health import to_do
 
 
 @pytest.fixture
@@ -208,7 +209,8 @@ def test_a_run_is_bounded_and_more_partitions_join(log: TopicLog) -> None:
     # Status, page and metrics say it without the broker.
     (status,) = read_status(pipeline, ["items"])
     assert [(one.partition, one.offsets, one.end) for one in status.topic] == [(0, 10, 15), (1, 0, 3)]
-    assert "10 offsets" in " ".join(remarks([status]))
+    for told in (remarks([status]), [note.text for note in to_do(status)]):
+        assert any("10 offsets" in one and "behind its topic, as the last landing saw at" in one for one in told)
     gauges = {one.name: one.value for one in of_status([status], datetime.now(UTC))}
     assert gauges["lag.offsets"] == 10
     later = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
