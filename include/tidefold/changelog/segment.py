@@ -113,6 +113,7 @@ class WrittenChangeSet:
     key_groups: from the lowest to the highest one that has changes.
     top: the highest first number of its orders.
     times: when its changes were committed.
+    rows_before: as in ChangeSet.
     """
 
     log: str
@@ -121,6 +122,7 @@ class WrittenChangeSet:
     key_groups: KeyGroups
     top: int | None = None
     times: CommitTimeRange | None = None
+    rows_before: int = 0
 
     def change_set(self, high: tuple[int, ...], floor: tuple[int, ...] | None = None) -> ChangeSet:
         """Returns the change set as a log appends it. The ledger gives it its number."""
@@ -133,6 +135,7 @@ class WrittenChangeSet:
             floor=floor,
             top=self.top,
             times=self.times,
+            rows_before=self.rows_before,
         )
 
 
@@ -351,13 +354,16 @@ def read_change_set(
 
 
 def _with_places(table: pa.Table, change_set: ChangeSet) -> pa.Table:
-    """Returns the changes with the number of their file, which the ledger gave after the segment was written."""
+    """Returns the changes with the numbers of file and row that were not known when the segment was written."""
     orders = [name for name in table.column_names if re.fullmatch(r"_o\d+", name)]
     for name, number in (("_partition", change_set.file), (orders[-1] if orders else "", change_set.batch)):
         if number is not None:
             field = table.schema.field(name)
             index = table.schema.get_field_index(name)
             table = table.set_column(index, field, pa.repeat(pa.scalar(number, field.type), table.num_rows))
+    if change_set.rows_before:
+        field, index = table.schema.field("_offset"), table.schema.get_field_index("_offset")
+        table = table.set_column(index, field, pc.add(table.column("_offset"), change_set.rows_before))
     return table
 
 

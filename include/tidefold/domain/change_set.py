@@ -45,6 +45,7 @@ class ChangeSet:
     times: the commit times of its changes, also of those that a compaction removed; None: not known.
     file: the number of the landed file whose rows it has, if rows have no offsets. None: each change has its own place.
     batch: the order `file` of its rows, if names do not decide it: the number of the first file of its ingest.
+    rows_before: how many rows of its file earlier parts of the file have; its own count from there.
     """
 
     sqn: int
@@ -59,6 +60,7 @@ class ChangeSet:
     times: CommitTimeRange | None = None
     file: int | None = None
     batch: int | None = None
+    rows_before: int = 0
 
     @property
     def begin(self) -> int:

@@ -130,6 +130,7 @@ class LandedFileRecord:
         or a rebuild. These records count as ignored.
     etag: the object store's ETag of the file; empty for a file on a disk.
     retried: how many refused records each retry took, after its last change set (sqn): before that they were refused.
+    change_sets: how many change sets its changes are in; `sqn` is the last one.
     """
 
     number: int
@@ -161,6 +162,12 @@ class LandedFileRecord:
     settled: tuple[str, ...] = ()
     etag: str = ""
     retried: tuple[tuple[int, int], ...] = ()
+    change_sets: int = 1
+
+    @property
+    def sqns(self) -> range:
+        """The numbers of its change sets."""
+        return range(0) if self.sqn is None else range(self.sqn - self.change_sets + 1, self.sqn + 1)
 
     @property
     def refused(self) -> int:

@@ -51,12 +51,14 @@ class ParsedFile:
     """The content of a file.
 
     table: one row for each change, with the columns of a change set, key groups not yet filled; None: no change.
-    checksum: the sha256 of the bytes up to `until`.
+    checksum: the sha256 of the bytes up to `until`; of a later part of a file: empty.
+    numbers: how many numbers of rows it used, if a later part counts its own from there.
     """
 
     account: Account
     table: pa.Table | None
     checksum: str
+    numbers: int = 0
 
 
 class UnfitFileError(Exception):
@@ -97,6 +99,12 @@ class Source(Protocol):
 
     def reader(self, shape: TableSpec) -> RecordReader | None:
         """Returns the reader of refused records from the quarantine; None: they cannot be read alone."""
+
+
+def split_file(source: Source, task: FileTask, shape: TableSpec, size: int) -> list[FileTask]:
+    """Returns the parts of a file that may be read side by side, or the file, if its source reads it as one."""
+    can_split = getattr(source, "can_split", None)  # It knows about `part` and `parts` of a task.
+    return task.split(size) if can_split and can_split(task, shape) else [task]
 
 
 def custom_sources() -> tuple[str, ...]:

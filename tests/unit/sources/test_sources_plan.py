@@ -140,15 +140,23 @@ LANDED = {"one of 102 MB": [102], "16 of 6 MB": [6] * 16, "32 of 10 MB": [10] * 
 @pytest.mark.parametrize(
     ("landed", "tasks"),
     {
-        # By cores: not known, 1, 2, 4, 16. No file is split.
-        "one of 102 MB": [1, 1, 1, 1, 1],
-        "16 of 6 MB": [2, 2, 4, 8, 16],
-        "32 of 10 MB": [6, 6, 6, 8, 32],
-        "400 of 10 kB": [1, 2, 2, 2, 2],
+        # By cores: 1, 2, 4, 16.
+        "one of 102 MB": [2, 4, 8, 32],
+        "16 of 6 MB": [2, 4, 8, 32],
+        "32 of 10 MB": [6, 6, 8, 32],
+        "400 of 10 kB": [2, 2, 2, 2],
     }.items(),
 )
 def test_tasks_by_landed_bytes_and_cores(landed: str, tasks: list[int]) -> None:
-    """Two for each core, as far as there are files for them."""
-    files = [FileTask(file(n, int(size * MB)), int(size * MB)) for n, size in enumerate(LANDED[landed])]
-    weight = sum(one.weight for one in files)
-    assert [len(bins(files, find_task_bytes(weight, cores))) for cores in (0, 1, 2, 4, 16)] == tasks
+    """Two for each core, as far as there are bytes for them. A file is split only for cores that are known."""
+    sizes = [int(size * MB) for size in LANDED[landed]]
+    files = [FileTask(replace(file(n, size=size), alone=True), size) for n, size in enumerate(sizes)]
+    found = []
+    for cores in (1, 2, 4, 16):
+        size = find_task_bytes(sum(sizes), cores)
+        parts = [part for one in files for part in one.split(size)]
+        packed = bins(parts, size)
+        # A task has one part of a file, as refused records do not say theirs.
+        assert all(len({part.file.name for part in some}) == len(some) for some in packed)
+        found.append(len(packed))
+    assert found == tasks

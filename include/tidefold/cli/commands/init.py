@@ -56,8 +56,8 @@ def init(
     (docs/how-to/sets.md). An existing file is never overwritten.
 
     DIR with --connection reads the catalogue of a PostgreSQL database: a log for each table that the user may read,
-    with columns, types and key, and the statement and settings that Debezium's connector needs for them. Their records land
-    below DIR.
+    with columns, types and key, and the statement and settings that Debezium's connector needs for them. Their records
+    land below DIR.
 
     Example: tidefold init landing/ -c tidefold.yaml
 

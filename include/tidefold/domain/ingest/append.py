@@ -17,6 +17,7 @@ class IngestedFile:
 
     change_set: None if the file has no change.
     position: the position of its partition after the file.
+    more: the change sets after the first one, if parts of the file were read side by side.
     names: how the name of the file was read; None if there is only one way.
     """
 
@@ -24,6 +25,11 @@ class IngestedFile:
     change_set: ChangeSet | None
     position: Position
     names: NameReading | None = None
+    more: tuple[ChangeSet, ...] = ()
+
+    @property
+    def change_sets(self) -> tuple[ChangeSet, ...]:
+        return (self.change_set, *self.more) if self.change_set else ()
 
     @property
     def is_numbered(self) -> bool:
@@ -137,14 +143,14 @@ def is_taken(state: LogState, arrivals: Sequence[IngestedFile]) -> bool:
         (account := accounts.get((arrival.landed.name, arrival.landed.length))) is not None
         and _without_place(account) == _without_place(arrival.landed)
         and (account.sqn is None) == (arrival.change_set is None)
-        and (not (c := arrival.change_set) or places.get(account.sqn or 0, c.location) == c.location)
+        and (not (c := arrival.change_sets) or places.get(account.sqn or 0, c[-1].location) == c[-1].location)
         for arrival in arrivals
     )
 
 
 def _without_place(entry: LandedFileRecord) -> LandedFileRecord:
     """Returns the part of a file's record that does not depend on the run that ingests it."""
-    return replace(entry, number=0, sqn=None, run="", instant="", stream=NO_POSITION)
+    return replace(entry, number=0, sqn=None, run="", instant="", stream=NO_POSITION, change_sets=1)
 
 
 def _append_all(state: LogState, arrivals: Sequence[IngestedFile]) -> LogState:
@@ -155,18 +161,19 @@ def _append_all(state: LogState, arrivals: Sequence[IngestedFile]) -> LogState:
     for number, arrival in enumerate(arrivals, first):
         position, sqn = arrival.position, None
         _require_next(state, arrival, positions.get((position.topic, position.partition)))
-        if arrival.change_set:
+        for one in arrival.change_sets:
             last = sqn = last + 1
-            change_set = replace(arrival.change_set, sqn=sqn, schema=state.schema)
+            change_set = replace(one, sqn=sqn, schema=state.schema)
             if arrival.is_numbered:
                 batch = first if state.shape.orders_by_file and arrival.names is NameReading.ANY else None
                 change_set = replace(change_set, file=number, batch=batch)
             change_sets.append(change_set)
         positions[position.topic, position.partition] = position
-        landed.append(replace(arrival.landed, sqn=sqn, number=number, stream=position.stream))
+        count = len(arrival.change_sets) or 1
+        landed.append(replace(arrival.landed, sqn=sqn, number=number, stream=position.stream, change_sets=count))
         names = arrival.names or names
     # A segment may be marked as garbage before its writer commits the rest; it is still announced, and stays.
-    taken = {arrival.change_set.location.segment for arrival in arrivals if arrival.change_set}
+    taken = {change_set.location.segment for arrival in arrivals for change_set in arrival.change_sets}
     return replace(
         state,
         change_sets=tuple(change_sets),
@@ -184,7 +191,7 @@ def _require_next(state: LogState, arrival: IngestedFile, before: Position | Non
     before: the position of its partition.
     """
     landed, position = arrival.landed, arrival.position
-    if arrival.change_set and arrival.change_set.key_groups.last >= state.shape.key_groups:
+    if any(one.key_groups.last >= state.shape.key_groups for one in arrival.change_sets):
         raise RefusedError(
             "KEY_GROUPS_BEYOND",
             f"A change set was written for more key groups than the {state.shape.key_groups} of log `{state.log}`.",

@@ -124,7 +124,7 @@ def quarantine_files(state: LogState) -> tuple[str, ...]:
 def since(state: LogState, entry: LandedFileRecord) -> int:
     """Returns the first sqn whose changes may be newer than the records of this file."""
     later = [e for e in state.landed if e.number >= entry.number]
-    brought = [e.sqn for e in later if e.sqn is not None] + [sqn for e in later for sqn, _ in e.retried]
+    brought = [e.sqns[0] for e in later if e.sqns] + [sqn for e in later for sqn, _ in e.retried]
     return min(brought, default=state.last_sqn + 1)
 
 

@@ -23,6 +23,7 @@ from tidefold.domain.source_progress import is_no_commit
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, POSTGRESQL, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ground.copied_files import find_used_up, may_come_again, read_name
+from tidefold.operations.ingest.file_parts import join_parts
 from tidefold.operations.ingest.parse import FileResult, Parsed
 from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
@@ -39,7 +40,8 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
     if parsed.error:
         return Failed(before, from_wire(parsed.error))
     planned, state, tasks = before.planned, before.state, before.planned.plan.take
-    results = _without_copies(planned, state, {**before.results, **{one.name: one for one in parsed.files}})
+    joined, apart = join_parts(store, parsed.files)
+    results = _without_copies(planned, state, {**before.results, **joined})
     arrivals: list[IngestedFile] = []
     problems: list[FileProblem] = []
     waiting: set[int | str] = set()
@@ -49,6 +51,8 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
         file = task.file
         if file.queue in waiting:
             continue
+        if file.name in apart:
+            break  # Those behind it are numbered after it.
         result = results[file.name]
         outcome = _account_file(state, task, result, store)
         if isinstance(outcome, IngestedFile):
@@ -77,6 +81,7 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
         results={name: one for name, one in results.items() if name not in again},
         no_copies=(*before.no_copies, *parsed.no_copies),
         uploads=before.uploads + parsed.uploads,
+        whole=before.whole | apart,
     )
     error = _check_clears(before.listed.begun, results, arrivals) or _check_early(state)
     return Failed(accounted, error) if error else accounted
@@ -142,7 +147,7 @@ def _without_copies(planned: Planned, state: LogState, results: Mapping[str, Fil
     count twice. If the time in a name orders the rows, the same bytes at another time are something new. In other
     folders they are, too, if columns are read from the names of folders.
     """
-    new = [task for task in planned.plan.take if task.file.is_numbered and not task.begin]
+    new = [t for t in planned.plan.take if t.file.is_numbered and not t.begin and t.file.name in results]
     read = partial(read_name, planned.listed.feed, new[0].file.names if new else None)
     taken = {(e.checksum, e.length, read(e.name)) for e in find_used_up(state)} if new else set()
     left = dict(results)
@@ -151,7 +156,7 @@ def _without_copies(planned: Planned, state: LogState, results: Mapping[str, Fil
         account, content = result.account, (result.checksum, task.until, read(task.file.name))
         if account and content in taken:
             account = Account(records=account.records, repeated=account.records, stream=account.stream)
-            left[task.file.name] = replace(result, account=account, written=None, quarantine=None)
+            left[task.file.name] = replace(result, account=account, written=None, quarantine=None, more=())
         elif account and not may_come_again(state, sum(account.refused.values()), account.changes):
             taken.add(content)
     return left
@@ -230,7 +235,8 @@ def _arrival(
     first = stand if account.first is None else account.first
     end = first if account.last is None else account.last + 1
     landed = replace(_build_record(task, result, account, changes), first_offset=first, next_offset=end)
-    return IngestedFile(landed, change_set, replace(before, next_offset=end, stream=stream), task.file.names)
+    more = tuple(one.change_set(stream.max_order) for one in result.more)
+    return IngestedFile(landed, change_set, replace(before, next_offset=end, stream=stream), task.file.names, more)
 
 
 def _build_record(task: FileTask, result: FileResult, account: Account, changes: int) -> LandedFileRecord:

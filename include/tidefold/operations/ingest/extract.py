@@ -119,8 +119,8 @@ def _plan_tasks(
 ) -> list[ExtractTask]:
     """Plans one task for neighbouring buckets, up to about TASK_BYTES to read."""
     feed, plan = accounted.listed.feed, plan_own_rows(pipeline, accounted)
-    rows = tuple(arrival.change_set for arrival in accounted.arrivals)
-    size = sum(change_set.location.length for change_set in rows if change_set)
+    rows = tuple(arrival.change_sets for arrival in accounted.arrivals)
+    size = sum(change_set.location.length for some in rows for change_set in some)
     buckets = plan.every_bucket
     groups: list[list[ReadTask]] = []
     weight = 0

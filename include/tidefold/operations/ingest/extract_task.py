@@ -42,7 +42,7 @@ class ExtractTask:
 
     plan: how to read the rows that the log had before the extract.
     buckets: the buckets of the plan to read.
-    rows: the change sets with the rows of the extract, one for each of its files; None: the file has no rows.
+    rows: the change sets with the rows of the extract, for each of its files.
     instant: the number that orders the extract.
     time: its instant in microseconds since 1970; None: not known.
     keeps_missing: whether keys that the extract lacks stay, because some of its rows were refused.
@@ -54,7 +54,7 @@ class ExtractTask:
 
     plan: ReadPlan
     buckets: tuple[ReadTask, ...]
-    rows: tuple[ChangeSet | None, ...]
+    rows: tuple[tuple[ChangeSet, ...], ...]
     instant: int
     time: int | None
     keeps_missing: bool
@@ -192,8 +192,8 @@ def _row_schema(shape: TableSpec) -> pa.Schema:
 def _read_rows(store: Store, task: ExtractTask, bucket: ReadTask) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the extract in a bucket, each with the number of its file."""
     schema = _row_schema(task.plan.shape)
-    for number, change_set in enumerate(task.rows):
-        if change_set is None or not change_set.key_groups.meets(bucket.bucket):
+    for number, change_set in ((number, one) for number, some in enumerate(task.rows) for one in some):
+        if not change_set.key_groups.meets(bucket.bucket):
             continue
         rows = read_change_set(store, change_set, bucket.bucket)
         numbered = rows.append_column(_FILE, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))

@@ -179,8 +179,8 @@ def _account(pipeline: Pipeline, this: IngestRun, planned: Sequence[Planned], ru
     try:
         while waiting := [one for one in logs if isinstance(one, Accounted) and one.planned.plan.take]:
             weight = sum(file.weight for one in waiting for file in one.planned.plan.take)
-            size = find_task_bytes(weight, count_cores(run))
-            parts = [part for one in waiting for part in files_to_parse(one, this.id, size)]
+            size = find_task_bytes(weight, cores := count_cores(run))
+            parts = [part for one in waiting for part in files_to_parse(one, this.id, size, splits=cores > 0)]
             parsed = parse_round(pipeline, this, parts, [one.listed.intent for one in waiting], run)
             logs = [
                 _attempt(one, partial(account_files, pipeline.store, parsed[one.log])) if one.log in parsed else one

@@ -99,6 +99,8 @@ class FileResult:
     checksum: of all bytes up to `until`.
     quarantine: the path of the refused records of its task; None: there are none.
     next_offset, stream: what its reader knew of the partition.
+    part, numbers: which part of the file it is; see ParsedFile.
+    more: the change sets of further parts.
     """
 
     name: str
@@ -109,6 +111,9 @@ class FileResult:
     quarantine: str | None = None
     next_offset: int = 0
     stream: StreamPosition = NO_POSITION
+    part: int = 0
+    numbers: int = 0
+    more: tuple[WrittenChangeSet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +172,10 @@ class _Parsing:
             parsed, problem = self._parse(source, task)
             if problem:
                 stopped.add(file.queue)
-            result = FileResult(file.name, problem, next_offset=task.next_offset, stream=task.stream)
+            result = FileResult(file.name, problem, next_offset=task.next_offset, stream=task.stream, part=task.part)
             if parsed is not None:
-                result = replace(result, account=parsed.account, checksum=parsed.checksum)
+                told = parsed.account, parsed.checksum, parsed.numbers
+                result = replace(result, account=told[0], checksum=told[1], numbers=told[2])
             self.results.append(result)
             if parsed is not None and parsed.table is not None:
                 self.changed.add(file.name)

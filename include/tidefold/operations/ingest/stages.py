@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import PurePosixPath
 
 from tidefold.changelog.write_intents import IntentLog, Taking
@@ -23,7 +24,7 @@ from tidefold.operations.ingest.land_topic import NOTHING, Landed, has_more
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.operations.ingest.parse import TASK_BYTES, FileResult, LogFiles
 from tidefold.read.plan import ReadPlan
-from tidefold.sources.api import source_of
+from tidefold.sources.api import source_of, split_file
 from tidefold.sources.feed import Feed
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import explain_table, find_table_above, folder_at
@@ -123,6 +124,7 @@ class Accounted:
     extract: the full extract that the run ingested; None: none.
     landing: the problems of the landing folder to record; None: nothing is recorded.
     completed: how many key changes got their missing values.
+    whole: the files whose parts could not be joined: they are read as one.
     """
 
     planned: Planned
@@ -137,6 +139,7 @@ class Accounted:
     extract: ExtractTaken | None = None
     landing: LandingProblems | None = None
     completed: int = 0
+    whole: frozenset[str] = frozenset()
 
     @property
     def log(self) -> str:
@@ -256,9 +259,9 @@ def has_news(pipeline: Pipeline, state: LogState) -> bool:
     return bool(planned.listed.problems or planned.plan.take or planned.plan.problems)
 
 
-def files_to_parse(accounted: Accounted, run: str, size: int = TASK_BYTES) -> list[LogFiles]:
+def files_to_parse(accounted: Accounted, run: str, size: int = TASK_BYTES, *, splits: bool = False) -> list[LogFiles]:
     """Returns the planned files that no earlier round of the run has read, in one part for each task of about `size`
-    bytes.
+    bytes. splits: whether large files are read in parts, too.
     """
     planned, listed = accounted.planned, accounted.listed
     if listed.feed is None:
@@ -269,4 +272,9 @@ def files_to_parse(accounted: Accounted, run: str, size: int = TASK_BYTES) -> li
         for task in planned.plan.take
         if task.file.name not in accounted.results
     ]
+    if splits:
+        source, shape = source_of(listed.feed), listed.begun.shape
+        whole = accounted.whole
+        split = (split_file(source, t, shape, size) if t.file.name not in whole else [t] for t in tasks)
+        tasks = list(chain.from_iterable(split))
     return [LogFiles(listed.log, listed.feed, listed.begun.shape, quarantine, files) for files in bins(tasks, size)]

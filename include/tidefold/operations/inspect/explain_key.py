@@ -370,7 +370,7 @@ def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> 
     if state.names is not None and not state.names.has_offsets:
         return next((entry for entry in state.landed if entry.number == partition), None)
     holds = [e for e in state.landed if e.partition == partition and e.first_offset <= offset < e.next_offset]
-    brought = [e for e in state.landed if e.sqn is not None and source.begin <= e.sqn <= source.sqn]
+    brought = [e for e in state.landed if e.sqns and e.sqns[0] <= source.sqn and source.begin <= e.sqns[-1]]
     if not holds:  # Rows without offsets: a change set that was not compacted comes from one file.
         return brought[0] if len(brought) == 1 else None
     return next((e for e in reversed(holds) if e in brought), holds[-1])

@@ -110,7 +110,7 @@ def _compare(
         return first
     before = plan_from(pipeline, state, ReadRequest(snapshot=shown.id))
     after = plan_from(shadow.pipeline, shadow.state, ReadRequest(snapshot=shadow.snapshot.id))
-    sqns = {entry.sqn for entry in state.landed if entry.name in gone}
+    sqns = {sqn for entry in state.landed if entry.name in gone for sqn in entry.sqns}
     # A compacted change set does not say which file brought a key.
     only = [c for c in state.change_sets if c.first is None and c.sqn in sqns]
     return compare_rows((pipeline.store, before), (shadow.pipeline.store, after), only, limit)

@@ -121,7 +121,7 @@ def renumber(planned: LogState, like: LogState) -> LogState:
     former, firsts = {entry.name: entry for entry in like.landed}, dict[str, int]()
     for entry in like.landed:
         firsts.setdefault(entry.run, entry.number)
-    names = {entry.sqn: entry.name for entry in planned.landed if entry.sqn is not None}
+    names = {sqn: entry.name for entry in planned.landed for sqn in entry.sqns}
     change_sets = tuple(
         replace(c, file=its.number, batch=None if c.batch is None else firsts[its.run])
         if c.file is not None and (its := former[names[c.sqn]])

@@ -157,6 +157,8 @@ class FileFormat(Source, Protocol):
 
     endings: tuple[str, ...]
 
+    def can_split(self, task: FileTask, shape: TableSpec) -> bool: ...
+
 
 class FullExtracts:
     """`extract: full`, with the source of the files' format."""
@@ -194,6 +196,9 @@ class FullExtracts:
 
     def reader(self, shape: TableSpec) -> None:
         """Returns None: a refused row is not read again, because the next extract contains it."""
+
+    def can_split(self, task: FileTask, shape: TableSpec) -> bool:
+        return self._files.can_split(task, replace(shape, order=POSITION))
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         """Parses the rows of a file, each as an upsert at the instant of its extract."""

@@ -25,14 +25,14 @@ from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.landing.listing import LandedFile, Listing, list_by_number
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem, report_unfit_schema, report_wrong_content
-from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, unzip
+from tidefold.sources.landing.streams import Blocks, DamagedError, Fingerprint, read_blocks, unzip
 from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.accounting import Account
 from tidefold.sources.records.change_batches import ChangeSpool
 from tidefold.sources.records.columnar_changes import Cast, Changes, Rules
 from tidefold.sources.records.columnar_values import convert_texts
 from tidefold.sources.records.errors import RefusedRecordError
-from tidefold.sources.records.parse_file import check_prefix, parse_file
+from tidefold.sources.records.parse_file import check_prefix, find_lines, parse_file
 from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import Spelling
 from tidefold.typed_json import convert_value
@@ -146,9 +146,8 @@ def _texts(row: dict[str, object]) -> dict[str, object]:
     return {name: text(value) for name, value in row.items()}
 
 
-def number_rows(tables: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, range]]:
-    """Each part with the numbers of its rows."""
-    end = 0
+def number_rows(tables: Iterable[pa.RecordBatch], end: int) -> Iterator[tuple[pa.Table, range]]:
+    """Each part with the numbers of its rows. `end`: of the row before."""
     for batch in tables:
         yield pa.Table.from_batches([batch]), range(end + 1, end + 1 + batch.num_rows)
         end += batch.num_rows
@@ -195,6 +194,10 @@ class Csv(AnyFiles):
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return csv_ending(file, self.rules.quote.encode(), self.rules.escape.encode())
 
+    def can_split(self, task: FileTask, shape: TableSpec) -> bool:
+        # A file that has grown is read again from its header on.
+        return not (self.rules.escape or self.rules.skip or task.begin) and self.rules.encoding == "utf-8"
+
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
 
@@ -205,22 +208,33 @@ class Csv(AnyFiles):
         content = Fingerprint(stream, task.until)
         check_prefix(content, task)
         content.rewind()  # The file is read again from its header on.
-        blocks = as_utf8(unzip(content.blocks()) if file.packed else content.blocks(), self.rules.encoding)
         cast = partial(convert_texts, spelling=self.rules.spelling)
         stops = bool(task.stops)
         taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, stops, task.lines)
+        marks, until = self._marks, task.until
         try:
-            self._take(Blocks(self._marks.mark_blocks(blocks)), taker)
+            heads = self._names(Blocks(marks.mark_blocks(read_blocks(stream, until))), shape) if task.part else None
+            first, end = find_lines(stream, task)
+            if task.parts > 1 and not marks.ends_outside(read_blocks(stream, end)):
+                raise DamagedError("one of its parts ends within quotes")
+            stream.seek(first if task.part else 0)
+            blocks: Iterable[bytes] = read_blocks(stream, end) if task.part else content.blocks(end)
+            blocks = as_utf8(unzip(blocks) if file.packed else blocks, self.rules.encoding)
+            self._take(Blocks(marks.mark_blocks(blocks)), taker, heads)
         except pa.ArrowInvalid as error:
             raise DamagedError(str(error).splitlines()[0]) from error
-        return ParsedFile(taker.account, taker.to_table(), content.sha256)
+        for _ in () if task.part else content.blocks():  # The checksum is that of all bytes.
+            pass
+        checksum = "" if task.part else content.sha256
+        return ParsedFile(taker.account, taker.to_table(), checksum, taker.account.records)
 
-    def _take(self, stream: Blocks, taker: RowTaker) -> None:
+    def _take(self, stream: Blocks, taker: RowTaker, heads: list[str] | None) -> None:
+        """Takes the rows; the names of the columns come first, unless they are known."""
         uncut = _Uncut()
         for _ in range(self.rules.skip):
             stream.line(_BLOCK)
         # Every column stays bytes until its type is known; the header has the names.
-        heads = self._names(stream, taker.shape)
+        heads = self._names(stream, taker.shape) if heads is None else heads
         names = own_names(taker.shape, heads)
         if why := misfit([*names, *taker.folders], taker.shape, self.rules.beside_in(names)):
             raise UnfitFileError(self._unfit(taker, why, heads))

@@ -11,6 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from tidefold.sources.landing.streams import chunks
+
 NULL = b"\x1anull\x1a"
 STRAY = b"\x1aquote\x1a"
 # So many bytes may be between two line ends outside of quotes; beyond, a quote is taken for a character of its value.
@@ -90,6 +94,18 @@ class CsvMarks:
                 rest = rest[end:]
         if rest:
             yield self.mark(rest)
+
+    def ends_outside(self, blocks: Iterable[bytes]) -> bool:
+        """Whether these lines end outside of quotes for certain: every quote is where it opens or closes a value."""
+        near, is_open = np.frombuffer(self.delimiter + self.quote + b"\r\n", np.uint8), 0
+        for chunk in chunks(blocks) if self.quote else ():
+            text = np.frombuffer(b"\n%s\n" % chunk.data, np.uint8)
+            quotes = np.flatnonzero(text == ord(self.quote))
+            beside = np.append(text[quotes[is_open::2] - 1], text[quotes[1 - is_open :: 2] + 1])
+            if chunk.too_long or not np.isin(beside, near).all():
+                return False
+            is_open ^= len(quotes) % 2
+        return not is_open
 
     def _is_outside(self, text: bytes) -> bool:
         """Whether no quote is open at the end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -45,11 +46,14 @@ class Parquet(AnyFiles):
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return parquet_ending(file, taken)
 
+    def can_split(self, task: FileTask, shape: TableSpec) -> bool:
+        return True
+
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: self._parse(stream, task, shape, quarantine))
 
     def _parse(self, stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
-        checksum = read_whole(stream, task)
+        checksum = "" if task.part else read_whole(stream, task)
         cast = partial(convert_values, spelling=Spelling(time_zone=self.rules.time_zone))
         taker = RowTaker(
             task.file,
@@ -62,13 +66,13 @@ class Parquet(AnyFiles):
             lines=task.lines,
         )
         try:
-            for rows, numbers in number_rows(self._batches(stream, task, taker)):
+            for rows, numbers in self._batches(stream, task, taker):
                 taker.take(rows, numbers)
         except (pa.ArrowException, OSError) as error:
             raise DamagedError(str(error).splitlines()[0]) from error
         return ParsedFile(taker.account, taker.to_table(), checksum)
 
-    def _batches(self, stream: BinaryIO, task: FileTask, taker: RowTaker) -> Iterator[pa.RecordBatch]:
+    def _batches(self, stream: BinaryIO, task: FileTask, taker: RowTaker) -> Iterator[tuple[pa.Table, range]]:
         shape = taker.shape
         with open_parquet(stream, page_checksum_verification=True) as file:
             schema = plain_schema(file)
@@ -84,9 +88,31 @@ class Parquet(AnyFiles):
             if unfit := find_unfit_types(schema, shape):
                 problem = report_unfit_schema(task.file.name, describe_types(unfit), stops=bool(task.stops))
                 raise UnfitFileError(replace(problem, hint=f"Nothing of it was ingested. {explain_types(unfit)}"))
-            for batch in read_batches(file, plain_schema(file), _ROWS):
-                batch.validate(full=True)
-                yield batch.rename_columns(names)
+            first, end, groups, before = find_rows(file.metadata, task)
+            for rows, numbers in number_rows(read_batches(file, plain_schema(file), _ROWS, groups), before):
+                rows.validate(full=True)
+                own = slice(max(first - numbers.start + 1, 0), end - numbers.start + 1)
+                yield rows[own].rename_columns(names), numbers[own]
+                if numbers.stop > end + 1:
+                    return
+
+
+def find_rows(metadata: pq.FileMetaData, task: FileTask) -> tuple[int, int, list[int], int]:
+    """Returns the rows [first, end) of the task's part, the row groups that have them, and how many rows come before.
+
+    A part begins with a row group or a quarter of one: what comes before it in its row group is decoded for nothing.
+    """
+    sizes = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+    starts: list[int] = [0, *accumulate(sizes)]
+    cuts: list[int] = [starts[at] + rows * quarter // 4 for at, rows in enumerate(sizes) for quarter in range(4)]
+
+    def find_cut(part: int) -> int:
+        wanted = starts[-1] * part // task.parts
+        return min((*cuts, starts[-1]), key=lambda cut: int(abs(cut - wanted)))
+
+    first, end = find_cut(task.part), find_cut(task.part + 1)
+    groups = [at for at, rows in enumerate(sizes) if starts[at] < end and starts[at] + rows > first]
+    return first, end, groups, starts[groups[0]] if groups else 0
 
 
 def open_parquet(stream: BinaryIO, **options: Any) -> pq.ParquetFile:
@@ -98,8 +124,12 @@ def open_parquet(stream: BinaryIO, **options: Any) -> pq.ParquetFile:
     return pq.ParquetFile(stream, metadata=metadata, read_dictionary=repeated, **options)
 
 
-def read_batches(file: pq.ParquetFile, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+def read_batches(
+    file: pq.ParquetFile, schema: pa.Schema, rows: int, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yields the rows with the types of `schema`, as many at a time as BATCH_BYTES holds. Raises TooLargeError.
+
+    groups: the row groups to read; None: all.
 
     Arrow cannot keep nested texts as a dictionary. Where they repeat, few rows are read at a time.
     """
@@ -116,7 +146,7 @@ def read_batches(file: pq.ParquetFile, schema: pa.Schema, rows: int) -> Iterator
         if longest:
             fitting = min(fitting, max(_LEAST_ROWS, BATCH_BYTES // max(longest)))
         rows = max(1, min(rows, fitting))
-    for batch in file.iter_batches(rows):
+    for batch in file.iter_batches(rows, groups):
         yield from _cut(batch, schema)
 
 

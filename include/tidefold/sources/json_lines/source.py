@@ -24,6 +24,7 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines.late_keys import follow_unwrapped, follows_unwrapped, read_marks
 from tidefold.sources.json_lines.plain_rows import PlainRows
 from tidefold.sources.landing.folders import read_folders
+from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.profiles.decoder import ProfileDecoder, RowChange
 from tidefold.sources.profiles.profile import Profile
 from tidefold.sources.records.accounting import LateOffsetError, ReaderPosition, late_change, takes_delete
@@ -122,6 +123,10 @@ class Json(KafkaLines):
         """Whether records need no offsets: columns or files order the rows, or each line is a row."""
         is_row = self._options.record == "value" and shape.merge.engine is Engine.APPEND
         return shape.order == COLUMNS or is_row
+
+    def can_split(self, task: FileTask, shape: TableSpec) -> bool:
+        """Whether no record of the file depends on those before it."""
+        return self._options.record == "value" and not follows_unwrapped(shape)
 
     def reader(self, shape: TableSpec) -> RecordReader:
         return JsonReader(shape, self._options).take

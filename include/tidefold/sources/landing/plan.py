@@ -139,6 +139,7 @@ class FileTask:
     before: the files right before it in its partition, the nearest first.
     log_begin: the first offset of its partition that the log has.
     formers: of the keys that a retry asks for, at the first record of a transaction; None: nobody has looked.
+    part, parts: which part of the new bytes this task reads, from 0, and of how many; only part 0 has the checksum.
     """
 
     file: LandedFile
@@ -159,6 +160,8 @@ class FileTask:
     before: tuple[LandedFile, ...] = ()
     log_begin: int = 0
     formers: Formers | None = None
+    part: int = 0
+    parts: int = 1
 
     @property
     def from_beginning(self) -> bool:
@@ -170,7 +173,17 @@ class FileTask:
         """About how many bytes are to be parsed."""
         if self.file.packed:
             return self.until * _GZIP_WEIGHT
-        return self.until if self.resumes else self.until - self.begin
+        return (self.until if self.resumes else self.until - self.begin) // self.parts
+
+    def find_cut(self, part: int) -> int:
+        """Returns about where a part begins: the first line or row from there on is its first one."""
+        return self.begin + (self.until - self.begin) * part // self.parts
+
+    def split(self, size: int) -> list[FileTask]:
+        """Returns the parts of a file that is new as a whole or has grown, each with about `size` bytes to parse."""
+        is_one = self.file.is_whole or not self.file.alone or self.resumes or self.most is not None
+        parts = 1 if is_one else max(1, round(self.weight / size))
+        return [replace(self, part=part, parts=parts) for part in range(parts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +362,8 @@ def bins(tasks: Sequence[FileTask], size: int) -> list[tuple[FileTask, ...]]:
     packed: list[list[FileTask]] = []
     weight = size
     for task in tasks:
-        if not packed or weight + task.weight > size:
+        # Two parts of a file are never together: their refused records do not say which part they are of.
+        if not packed or weight + task.weight > size or task.part:
             packed.append([])
             weight = 0
         packed[-1].append(task)

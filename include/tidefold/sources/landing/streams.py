@@ -99,9 +99,9 @@ class Fingerprint:
         self._stream.seek(0)
         self._hash = hashlib.sha256()
 
-    def blocks(self) -> Iterator[bytes]:
-        """The rest up to `until`. Raises ShrunkError if the file has become shorter."""
-        return self._read(self._until)
+    def blocks(self, until: int | None = None) -> Iterator[bytes]:
+        """The rest up to `until`; None: that of the file. Raises ShrunkError if the file has become shorter."""
+        return self._read(self._until if until is None else until)
 
     def _read(self, until: int) -> Iterator[bytes]:
         for block in read_blocks(self._stream, until):

@@ -54,7 +54,10 @@ class QuarantineWriter:
     def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
         text = record[:KEPT_TEXT].decode("utf-8", errors="backslashreplace")
         told = refused.reason, refused.detail, text, refused.order, refused.early, refused.since
-        entry = Quarantined(file, line, offset, *told)
+        self.write(Quarantined(file, line, offset, *told))
+
+    def write(self, entry: Quarantined) -> None:
+        """Adds a record that was refused before."""
         self._spool.write(msgspec.json.encode(entry) + b"\n")
 
     def mark(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -63,9 +63,9 @@ def _check_stamp(task: FileTask, now: Stamp) -> None:
     planned = task.file.stamp
     if not planned.holds(now):
         raise UnfitFileError(problems.report_changed(task.file.name, "was replaced while it was taken"))
-    if planned != now and not (task.newest and planned.inode):
-        # It was planned as complete without reading its end, and was not complete. Without an inode, a file that grew
-        # looks like a longer one in its place.
+    if planned != now and not (task.newest and task.parts == 1 and planned.inode):
+        # It was planned as complete without reading its end, and was not complete; or its parts would differ. Without
+        # an inode, a file that grew looks like a longer one in its place.
         raise UnfitFileError(problems.report_growing(task.file.name))
 
 
@@ -99,6 +99,25 @@ def check_prefix(content: streams.Fingerprint, task: FileTask) -> int:
     return lines
 
 
+def find_lines(stream: BinaryIO, task: FileTask) -> tuple[int, int]:
+    """Returns where the lines of the task's part begin and end. The stream is then where its reading begins."""
+    first, end = _find_line(stream, task, task.part), _find_line(stream, task, task.part + 1)
+    stream.seek(first if task.part else 0)
+    return first, end
+
+
+def _find_line(stream: BinaryIO, task: FileTask, part: int) -> int:
+    cut = task.find_cut(part)
+    if 0 < part < task.parts:
+        stream.seek(cut - 1)
+        for block in streams.read_blocks(stream, task.until):
+            if (end := block.find(b"\n")) >= 0:
+                return cut + end
+            cut += len(block)
+        return task.until
+    return cut
+
+
 def parse_lines(
     stream: BinaryIO,
     task: FileTask,
@@ -112,17 +131,19 @@ def parse_lines(
     if not begins_as_named(stream, file):
         raise UnfitFileError(problems.report_wrong_content(file.name, stream.read(_MAGIC)))
     content = streams.Fingerprint(stream, task.until)
-    number = check_prefix(content, task)
+    first, end = find_lines(stream, task)
+    number = 0 if task.part else check_prefix(content, task)
     if task.from_beginning:
         content.rewind()
         number = 0
-    begins = task.from_beginning or not task.begin
-    chunks = streams.file_chunks(content.blocks(), packed=file.packed, begins=begins, record_path=file.record_path)
+    begins = first == 0 or task.from_beginning
+    blocks = streams.read_blocks(stream, end) if task.part else content.blocks(end)
+    chunks = streams.file_chunks(blocks, packed=file.packed, begins=begins, record_path=file.record_path)
     lines = _number_lines(chunks, at, number)
     table = take_records(lines, task, shape, at, reader, quarantine, skip=task.records if task.from_beginning else 0)
-    for _ in lines:  # The checksum is that of all bytes.
+    for _ in chain(lines, () if task.part else content.blocks()):  # The checksum is that of all bytes.
         pass
-    return ParsedFile(at.account, table, content.sha256)
+    return ParsedFile(at.account, table, "" if task.part else content.sha256, at.number)
 
 
 def take_records(
@@ -183,6 +204,7 @@ def _number_lines(chunks: Iterable[streams.Chunk], at: ReaderPosition, number: i
             elif not is_text and not _is_text(line):
                 fault = RefusedRecordError("NOT_UTF8", "The line is not UTF-8.")
             yield number, line, fault, chunk.unterminated
+    at.number = number  # Also of blank lines at the end.
 
 
 def _mark_torn(refused: RefusedRecordError) -> RefusedRecordError:
