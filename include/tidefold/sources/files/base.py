@@ -211,10 +211,10 @@ class Csv(AnyFiles):
         cast = partial(convert_texts, spelling=self.rules.spelling)
         stops = bool(task.stops)
         taker = RowTaker(file, shape, self.rules, cast, quarantine, task.records, task.horizon, stops, task.lines)
-        marks, until = self._marks, task.until
+        marks = self._marks
         try:
-            heads = self._names(Blocks(marks.mark_blocks(read_blocks(stream, until))), shape) if task.part else None
-            first, end = find_lines(stream, task)
+            heads = self._names(Blocks([marks.mark(stream.readline(_BLOCK))]), shape) if task.part else None
+            first, end = find_lines(stream, task, marks.begins_outside)
             if task.parts > 1 and not marks.ends_outside(read_blocks(stream, end)):
                 raise DamagedError("one of its parts ends within quotes")
             stream.seek(first if task.part else 0)

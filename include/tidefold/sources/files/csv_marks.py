@@ -97,15 +97,23 @@ class CsvMarks:
 
     def ends_outside(self, blocks: Iterable[bytes]) -> bool:
         """Whether these lines end outside of quotes for certain: every quote is where it opens or closes a value."""
-        near, is_open = np.frombuffer(self.delimiter + self.quote + b"\r\n", np.uint8), 0
+        is_open: int | None = 0
         for chunk in chunks(blocks) if self.quote else ():
-            text = np.frombuffer(b"\n%s\n" % chunk.data, np.uint8)
-            quotes = np.flatnonzero(text == ord(self.quote))
-            beside = np.append(text[quotes[is_open::2] - 1], text[quotes[1 - is_open :: 2] + 1])
-            if chunk.too_long or not np.isin(beside, near).all():
-                return False
-            is_open ^= len(quotes) % 2
-        return not is_open
+            if is_open is not None:
+                is_open = None if chunk.too_long else self._follow(chunk.data, is_open)
+        return is_open == 0
+
+    def begins_outside(self, text: bytes) -> bool:
+        """Whether text seems to begin outside of quotes."""
+        return not self.quote or self._follow(text, 0) is not None
+
+    def _follow(self, text: bytes, is_open: int) -> int | None:
+        """Returns whether a quote is open behind a text; None: a quote is where it neither opens nor closes a value."""
+        found = np.frombuffer(b"\n%s\n" % text, np.uint8)
+        quotes = np.flatnonzero(found == ord(self.quote))
+        beside = np.append(found[quotes[is_open::2] - 1], found[quotes[1 - is_open :: 2] + 1])
+        near = np.frombuffer(self.delimiter + self.quote + b"\r\n", np.uint8)
+        return (is_open + len(quotes)) % 2 if np.isin(beside, near).all() else None
 
     def _is_outside(self, text: bytes) -> bool:
         """Whether no quote is open at the end."""

@@ -25,6 +25,8 @@ from tidefold.sources.records.errors import RefusedRecordError, is_awaiting
 _MAGIC = 4
 # The records that become one batch: their number, and the bytes of their text.
 _BATCH_ROWS, BATCH_BYTES = 16_384, 64 << 20
+# A part begins with one of so many lines; so many bytes show whether a record begins with it.
+_TRIES, _NEAR = 64, 64 << 10
 # A record of a file: its number, its text, why it is refused unread, and whether the file ends within it.
 RecordText = tuple[int, bytes, RefusedRecordError | None, bool]
 
@@ -99,19 +101,27 @@ def check_prefix(content: streams.Fingerprint, task: FileTask) -> int:
     return lines
 
 
-def find_lines(stream: BinaryIO, task: FileTask) -> tuple[int, int]:
-    """Returns where the lines of the task's part begin and end. The stream is then where its reading begins."""
-    first, end = _find_line(stream, task, task.part), _find_line(stream, task, task.part + 1)
+def find_lines(
+    stream: BinaryIO, task: FileTask, begins: Callable[[bytes], bool] = lambda text: True
+) -> tuple[int, int]:
+    """Returns where the lines of the task's part begin and end. The stream is then where its reading begins.
+
+    begins: whether a record seems to begin with this text.
+    """
+    first, end = (_find_line(stream, task, part, begins) for part in (task.part, task.part + 1))
     stream.seek(first if task.part else 0)
     return first, end
 
 
-def _find_line(stream: BinaryIO, task: FileTask, part: int) -> int:
-    cut = task.find_cut(part)
+def _find_line(stream: BinaryIO, task: FileTask, part: int, begins: Callable[[bytes], bool]) -> int:
+    cut, tries = task.find_cut(part), _TRIES
     if 0 < part < task.parts:
         stream.seek(cut - 1)
         for block in streams.read_blocks(stream, task.until):
-            if (end := block.find(b"\n")) >= 0:
+            end = block.find(b"\n")
+            while end >= 0 and tries and not begins(block[end + 1 : end + 1 + _NEAR]):
+                end, tries = block.find(b"\n", end + 1), tries - 1
+            if end >= 0:
                 return cut + end
             cut += len(block)
         return task.until

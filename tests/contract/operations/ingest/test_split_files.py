@@ -27,6 +27,7 @@ from tidefold.domain.log_state import LandedFileRecord
 from tidefold.domain.source_progress import NO_POSITION
 from tidefold.errors import StorageError
 from tidefold.operations.ground import recovery
+from tidefold.operations.ground.outcome import Status
 from tidefold.operations.ingest import parse
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.plan.shadow import renumber
@@ -230,6 +231,15 @@ def test_a_file_that_grows_while_its_parts_are_read_is_read_as_one(tmp_path: Pat
     assert [len(some) for some in split.rounds] == [8, 1]
     assert split.rounds[1] == [("f0.csv", 0, 1)]
     assert [(e.number, e.name, e.records) for e in state_of(pipeline).landed] == [(1, "f0.csv", 40), (2, "f1.csv", 40)]
+
+
+@pytest.mark.parametrize(("text", "rounds"), [('"two\nlines"', 1), ('"a ""b"", c"', 1), ('5" wide', 2), ('open"', 2)])
+def test_parts_of_a_csv_begin_outside_of_quotes(text: str, rounds: int, tmp_path: Path) -> None:
+    """Where a quote stands within a value, nobody knows that: the file is read as one."""
+    pipeline, split = make_rows_landing(tmp_path, CSV), Split(3)
+    land_csv(tmp_path, "f.csv", [f"{item},{text},{item},U" for item in range(40)])
+    assert run(pipeline, split.runner)[:2] == (Status.TAKEN, 40)
+    assert (len(split.rounds), len(state_of(pipeline).change_sets)) == (rounds, 6 if rounds == 1 else 1)
 
 
 def test_a_part_that_fails_is_an_error_of_its_log(tmp_path: Path) -> None:
