@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sources.attest_proof import prove_attest
 from sources.cost import measure_attest
+from sources.load_proof import measure_load, prove_load
 from sources.overlap_proof import prove_overlap
 from sources.rig import start_server
 from sources.types_proof import prove_types
@@ -15,11 +16,15 @@ from torture.capture import Java
 
 # Attestations beside writers, rounds of ten faults, rows of the table.
 _SIZES = [int(one) for one in (os.environ.get("SIZES") or "50 10 20000").split()]
+# Loads beside writers, rows of each; rows of the one that is measured.
+_LOADS = [int(one) for one in (os.environ.get("LOADS") or "20 20000 1000000").split()]
 _PROOFS = {
     "types": lambda server, java, folder: prove_types(server, java, folder, "string"),
     "attest": lambda server, java, folder: prove_attest(server, java, folder, *_SIZES),
     "overlap": prove_overlap,
     "cost": lambda server, java, folder: measure_attest(server, folder, int(os.environ.get("ROWS") or 1_000_000)),
+    "load": lambda server, java, folder: prove_load(server, java, folder, *_LOADS[:2]),
+    "load-large": lambda server, java, folder: measure_load(server, java, folder, _LOADS[2]),
     "types-precise": lambda server, java, folder: prove_types(server, java, folder, "precise"),
 }
 

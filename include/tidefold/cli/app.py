@@ -25,7 +25,7 @@ _GROUPS = {
     "quarantine": "list_ show retry settle",
     "consumer": "register remove",
     "set": "show views release",
-    "source": "attest",
+    "source": "attest load",
     "spark": "start stop status jars serve",
 }
 _HIDDEN = ("spark serve",)

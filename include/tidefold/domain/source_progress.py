@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 # The suffix of a record that stands for all files of a partition before an import or a rebuild.
 IMPORTED = "+imported"
+# The partition of rows that were loaded from the database itself: no topic has it (decision 0096).
+LOADED = -1
 # In the order of a record of PostgreSQL: the connector had seen no commit.
 NO_COMMIT = -1
 # A position names so many snapshots by signal.
@@ -201,6 +203,18 @@ class Position:
     partition: int
     next_offset: int
     stream: StreamPosition = NO_POSITION
+
+
+def list_streamed(positions: Iterable[Position]) -> list[Position]:
+    """Returns the positions of what the source streams, without that of loaded rows."""
+    return [one for one in positions if one.partition != LOADED]
+
+
+def stream_at(positions: Iterable[Position], partition: int) -> StreamPosition:
+    """Returns where a partition goes on. Loaded rows are a snapshot that came before, in every partition."""
+    streams = {one.partition: one.stream for one in positions if one.partition in (partition, LOADED)}
+    stream = streams.get(partition, NO_POSITION)
+    return stream.after(streams[LOADED]) if LOADED in streams and any(streams[LOADED].max_order) else stream
 
 
 @dataclass(frozen=True, slots=True)

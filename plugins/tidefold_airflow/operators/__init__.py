@@ -11,6 +11,7 @@ from tidefold_airflow.operators.confirm import (
     TidefoldListLogsOperator,
     TidefoldTailOperator,
 )
+from tidefold_airflow.operators.load import TidefoldLoadOperator
 from tidefold_airflow.operators.plan import TidefoldApplyPlanOperator, TidefoldPlanOperator
 from tidefold_airflow.operators.published import TidefoldPublishedOperator
 from tidefold_airflow.operators.restore import (
@@ -49,6 +50,7 @@ __all__ = [
     "TidefoldDrillOperator",
     "TidefoldIngestOperator",
     "TidefoldListLogsOperator",
+    "TidefoldLoadOperator",
     "TidefoldLocalRetentionOperator",
     "TidefoldLogOperator",
     "TidefoldMaterializeOperator",

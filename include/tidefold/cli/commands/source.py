@@ -1,6 +1,6 @@
 """What concerns the database from which a log comes.
 
-attest compares the published table with it.
+load reads the first rows of a log from it. attest compares the published table with it.
 
 Example: tidefold source attest accounts --connection shop
 """
@@ -8,12 +8,14 @@ Example: tidefold source attest accounts --connection shop
 from __future__ import annotations
 
 import getpass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Log, Terminal
+from tidefold.errors import InvalidInputError
 from tidefold.operations.attest.attest import attest as act
 from tidefold.operations.attest.proof import AttestDetails, AttestRequest
 from tidefold.operations.ground.outcome import for_each_log
@@ -27,6 +29,18 @@ Patience = Annotated[float, typer.Option("--patience", help="Seconds that a look
 LagSeconds = Annotated[
     float, typer.Option("--lag", help="Seconds after which a change is in the log for certain.", min=0)
 ]
+LoadedConnection = Annotated[
+    str | None, typer.Option("--connection", help="An Airflow connection of type postgres, or AIRFLOW_CONN_NAME.")
+]
+Dump = Annotated[str | None, typer.Option("--files", help="Folder of a dump: its Parquet or CSV files.")]
+DumpPosition = Annotated[
+    str, typer.Option("--position", help="LSN, or FILE:POSITION of the binlog; 0: before all that is streamed.")
+]
+LoadedLogs = Annotated[list[str], typer.Argument(help="Logs whose tables one connector streams.", metavar="LOG...")]
+Slot = Annotated[str, typer.Option("--slot", help="Replication slot of the connector, which the load makes.")]
+Publication = Annotated[str, typer.Option("--publication", help="Publication of the connector, which must exist.")]
+Tasks = Annotated[int, typer.Option("--tasks", help="How many connections read at once.", min=1, max=64)]
+DropSlot = Annotated[bool, typer.Option("--drop-slot", help="Drop the slot that a broken load left, and load nothing.")]
 _NAMED = 20
 
 
@@ -66,3 +80,49 @@ def attest(
             excuse = f" ({fault.excuse}, counted apart)" if fault.excuse else ""
             terminal.line(f"  {outcome.log}: {fault}{excuse}")
     return code
+
+
+def load(
+    terminal: Terminal,
+    logs: LoadedLogs,
+    connection: LoadedConnection = None,
+    slot: Slot = "tidefold",
+    publication: Publication = "tidefold",
+    table: SourceTableName = "",
+    tasks: Tasks = 4,
+    drop_slot: DropSlot = False,
+    files: Dump = None,
+    position: DumpPosition = "0",
+) -> int:
+    """Load the rows of tables, to which their change stream is then joined without a gap.
+
+    It makes the replication slot of the connector, and reads the tables as they were at that moment, while others
+    write. The rows land in the store; the next run ingests them, before everything that the connector streams. Start
+    the connector with the settings that the command prints. A load into a log that has rows replaces them. A load that
+    breaks off loads nothing; if it leaves its slot, which holds WAL, --drop-slot drops it. Needs the right REPLICATION.
+
+    --files loads a dump of one table instead, as Parquet or CSV, which was taken at --position.
+
+    Example: tidefold source load accounts --connection shop
+
+    Next: tidefold run LOG
+    """
+    from tidefold.operations.ingest.load_dump import load_dump
+    from tidefold.operations.ingest.load_table import LoadDetails, TableLoad, drop, load_tables
+
+    pipeline, by = terminal.pipeline(), f"{getpass.getuser()} (command line)"
+    ids = [pipeline.log(log).id for log in logs]
+    if bool(files) == bool(connection) or (files and ids[1:]):
+        raise InvalidInputError("LOAD_FROM", "A load has one --connection, or one log and its --files.")
+    if files:
+        outcomes = [load_dump(pipeline, ids[0], str(Path(files).absolute()), position, by)]
+        return print_outcomes(terminal, outcomes, after=f"tidefold run {ids[0]}")
+    asked = TableLoad(str(connection), slot, publication, by, table, tasks, terminal.note)
+    if drop_slot:
+        terminal.line(drop(pipeline, ids, asked))
+        return 0
+    outcomes = load_tables(pipeline, ids, asked)
+    details = outcomes[0].details
+    for name, value in details.connector.items() if isinstance(details, LoadDetails) else ():
+        terminal.line(f"{name}={value}")
+    return print_outcomes(terminal, outcomes, after=f"start the connector, then `tidefold run {' '.join(ids)}`")

@@ -190,8 +190,13 @@ class LogConfig(StrictModel):
     def address(self) -> str:
         """Where its changes come from: an absolute path or an address; empty: a program writes them."""
         if self.topic:
-            return f"{locate(self._store, self._folder)}/{LogPaths(self._id).landed}"
+            return self.loaded
         return locate(self.source.place, self._folder) if self.source else ""
+
+    @property
+    def loaded(self) -> str:
+        """The landing place in the store: of its topic, and of rows that are loaded from the database."""
+        return f"{locate(self._store, self._folder)}/{LogPaths(self._id).landed}"
 
     @property
     def topic(self) -> KafkaEntry | None:
@@ -219,6 +224,8 @@ class LogConfig(StrictModel):
         if isinstance(self.source, StateJsonEntry):
             # The source compares the key with the metadata of the state.
             options["ttl_days"] = self.ttl.days if self.ttl else None
+        if isinstance(self.source, DebeziumEntry):
+            options["loaded"] = self.loaded
         return Feed(self.source.format, self.address, options)
 
     @cached_property

@@ -21,6 +21,9 @@ from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.quality.suites import find_suite_errors
+from tidefold.sources.database.connection import Database
+from tidefold.sources.database.slot import find_slot
+from tidefold.sources.debezium.loaded_rows import read_marks
 from tidefold.sources.kafka.client import Topic, read_settings
 from tidefold.sources.landing.folders import folder_at
 from tidefold.storage import Store, open_store
@@ -102,10 +105,30 @@ def check_landing(config: Config) -> Iterator[DoctorFinding]:
             yield _check_topic(log.id, log.topic, config.path.parent)
         elif log.landing:
             yield from _check_folder(log.id, log.landing, counts)
+        if log.feed and "loaded" in log.feed.options:
+            yield from _check_slots(log)
     if counts:
         partly = " (there are more)" if max(counts) > MOST_FILES else ""
         files = count_noun(sum(min(count, MOST_FILES) for count in counts), "file")
         yield DoctorFinding("landing", OK, f"{count_noun(len(counts), 'folder')}, {files} checked{partly}.")
+
+
+def _check_slots(log: LogConfig) -> Iterator[DoctorFinding]:
+    """Finds slots that a load made and no connector reads: the server keeps its log for them."""
+    begun, loads = read_marks(log.loaded, begun=True), read_marks(log.loaded)
+    for mark in {one.slot: one for one in (*loads, *begun) if one.slot}.values():
+        left = f"{log.id}: slot `{mark.slot}` at connection `{mark.connection}`"
+        ending = f"--connection {mark.connection} --slot {mark.slot} --drop-slot`"
+        hint = f"Start its connector. If the load broke off: `tidefold source load {log.id} {ending}."
+        try:
+            with Database.find(mark.connection).begin() as reader:
+                slot = find_slot(reader, mark.slot)
+        except TidefoldError as error:
+            if mark in begun:
+                yield DoctorFinding("landing", WARN, f"{left} may be left by a load: [{error.code}].", hint)
+            continue
+        if slot and not slot.active:
+            yield DoctorFinding("landing", WARN, f"{left} {slot.told}, and no connector reads it.", hint)
 
 
 def _check_topic(log: str, entry: KafkaEntry, folder: Path) -> DoctorFinding:

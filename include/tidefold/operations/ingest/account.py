@@ -19,7 +19,7 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import is_no_commit
+from tidefold.domain.source_progress import LOADED, is_no_commit, list_streamed, stream_at
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, POSTGRESQL, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ground.copied_files import find_used_up, may_come_again, read_name
@@ -49,7 +49,7 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
     refused = Counter(before.refused)
     for task in tasks:
         file = task.file
-        if file.queue in waiting:
+        if file.queue in waiting or LOADED in waiting:
             continue
         if file.name in apart:
             break  # Those behind it are numbered after it.
@@ -96,7 +96,7 @@ def _account_file(
         return None
     if account is None:
         return result.problem
-    if _is_late_dump(state, account):
+    if _is_late_dump(state, account) or _is_late_load(state, task, account):
         return report_late_dump(task.file.name, state.log)
     if needs_another_look(result, account, position, state.shape):
         return None
@@ -129,7 +129,7 @@ def _check_clears(
 def _check_early(state: LogState) -> TidefoldError | None:
     """Returns an error if no record shows whether events came before a snapshot that replaced the rows."""
     for one, other in permutations(state.positions, 2):
-        base, event, *more = one.stream.early or (0, 0)
+        base, event, *more = stream_at(state.positions, one.partition).early or (0, 0)
         if event and base < other.stream.replaced < (max(more, default=0) or 2**63):
             return RefusedError(
                 "TABLE_EVENT",
@@ -174,6 +174,13 @@ def _is_late_dump(state: LogState, account: Account) -> bool:
     return snapshot is not None and by_source and load
 
 
+def _is_late_load(state: LogState, task: FileTask, account: Account) -> bool:
+    """Whether changes were ingested that are newer than rows of a load, without knowing where it stands."""
+    order = account.stream.max_order
+    is_load = task.file.partition == LOADED and any(order)
+    return is_load and any(one.stream.max_order > order for one in list_streamed(state.positions))
+
+
 def _is_early_stop(result: FileResult, position: Position) -> bool:
     """Whether the record that stopped the log may have been sent before, which its reader could not know."""
     return result.problem is not None and result.problem.stops and result.stream.max_order != position.stream.max_order
@@ -210,7 +217,8 @@ def needs_another_look(result: FileResult, account: Account, position: Position,
 def _position(state: LogState, task: FileTask) -> Position:
     file = task.file
     positions = (p for p in state.positions if (p.topic, p.partition) == (file.topic, file.partition))
-    return next(positions, Position(file.topic, file.partition, 0))
+    stored = next(positions, Position(file.topic, file.partition, 0))
+    return replace(stored, stream=stream_at(state.positions, file.partition))
 
 
 def _arrival(

@@ -22,6 +22,7 @@ from tidefold.domain.wording import shorten_reason
 from tidefold.errors import (
     AlreadyExistsError,
     InvalidInputError,
+    NotFoundError,
     RefusedError,
     StorageError,
     TidefoldError,
@@ -29,6 +30,7 @@ from tidefold.errors import (
 )
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.owner import accept_folder
+from tidefold.sources.debezium.loaded_rows import read_marks
 from tidefold.sources.kafka.client import KafkaRecord, Reach, Topic, read_settings
 from tidefold.sources.kafka.landed import LandedOffsets
 from tidefold.sources.kafka.lines import make_renderer
@@ -80,6 +82,12 @@ def _land(pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> Landed 
         landing = _TopicLanding(pipeline, paths, config)
         try:
             return landing.land()
+        except NotFoundError:
+            # The connector makes it when it has the first change after a load.
+            loaded = isinstance(paths, LogPaths) and read_marks(pipeline.log(paths.log).loaded)
+            if landing.landed.topic_id or not loaded:
+                raise
+            return NOTHING
         except StorageError as error:
             if error.code != "KAFKA_UNREADABLE" or not landing.can_go_on():
                 raise

@@ -30,6 +30,7 @@ from tidefold.domain.explain.key_history import layers
 from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, is_replaced
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, Snapshot, State, TableSpec
+from tidefold.domain.source_progress import list_streamed
 from tidefold.domain.source_progress_history import positions_at
 from tidefold.domain.table.table_spec import VALID_FROM, VALID_TO
 from tidefold.fold.merge.compaction import of_keys
@@ -144,7 +145,7 @@ def _place(event: tuple[Place, Row]) -> Place:
 def _complete(move: _Move, rows: KnownRows, state: LogState, refused: Collection[RefusedKey]) -> bool:
     """Fills the row. Returns False if it cannot be filled (yet)."""
     order = _find_order(move, rows, state.shape)
-    if move.old is None or (len(state.positions) > 1 and not _has_passed(move, order, rows, state)):
+    if move.old is None or (len(list_streamed(state.positions)) > 1 and not _has_passed(move, order, rows, state)):
         return False
     row, whole_at, is_sure = find_row(move.old, order, move.row["_ts"], rows, state.shape)
     old = move.text, tuple(map(str, move.old))
@@ -203,7 +204,7 @@ def _has_passed(move: _Move, order: tuple[int, ...], rows: KnownRows, state: Log
     if not state.shape.order_width:  # Offsets of two partitions have no order.
         return order < move.order and {row["_partition"] for _, row in events} == {move.row["_partition"]}
     deleted = any(row["_op"] == DELETE and order_of_row(row, state.shape) == move.order for _, row in events)
-    return deleted or all(position.stream.max_order > move.order for position in state.positions)
+    return deleted or all(position.stream.max_order > move.order for position in list_streamed(state.positions))
 
 
 def _row_before(

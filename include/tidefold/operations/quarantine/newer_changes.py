@@ -20,7 +20,7 @@ from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.ingest.quarantine_retry import find_skipped_ranges, since, stream_before
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.domain.source_progress import LandedFileRecord
+from tidefold.domain.source_progress import LandedFileRecord, list_streamed
 from tidefold.domain.table.table_spec import MARIADB, MONGODB, MYSQL, ORACLE, POSITION, POSTGRESQL, SQLSERVER, Engine
 from tidefold.fold.merge.compaction import of_keys
 from tidefold.operations.ground.schema_update import aligner_to_newest
@@ -207,7 +207,7 @@ def find_open(state: LogState) -> Order:
         return ()
     if state.shape.order == POSITION:
         return min(((p.partition, p.next_offset - _UNWRAPPED) for p in state.positions), default=())
-    return min((position.stream.max_order for position in state.positions), default=())[:1]
+    return min((position.stream.max_order for position in list_streamed(state.positions)), default=())[:1]
 
 
 class ResentProof:

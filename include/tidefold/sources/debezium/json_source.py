@@ -16,13 +16,15 @@ from typing import BinaryIO
 import msgspec
 
 from tidefold.domain.log_state import LogState, TableSpec
-from tidefold.domain.source_progress import NameReading
+from tidefold.domain.source_progress import LOADED, NameReading, list_streamed
 from tidefold.domain.table.table_spec import Engine
+from tidefold.errors import NotFoundError
 from tidefold.sources.api import ParsedFile, RecordReader
 from tidefold.sources.debezium.envelope import envelope_reader
+from tidefold.sources.debezium.loaded_rows import list_loaded, parse_loaded
 from tidefold.sources.feed import Feed
 from tidefold.sources.landing.completeness import Ending, ending_of
-from tidefold.sources.landing.folders import LINES, choose_reading, folder_at, is_dash_name
+from tidefold.sources.landing.folders import LINES, choose_reading, folder_at, is_dash_name, name_at
 from tidefold.sources.landing.listing import LandedFile, Listing, list_by_number, list_landed, of_topic
 from tidefold.sources.landing.plan import BEFORE, UNREADABLE, FileTask, TakenFile, TakenRecords
 from tidefold.sources.landing.problems import FileProblem
@@ -76,7 +78,7 @@ class KafkaLines:
         files, problems = list_landed(folder, self.extensions, form, names, left_out)
         if reading is None and not files and self.takes_any_name(state.shape):
             return list_by_number(self.feed, self.endings, state)
-        own, strange = of_topic(files, folder, [p.topic for p in state.positions])
+        own, strange = of_topic(files, folder, [p.topic for p in list_streamed(state.positions)])
         return Listing(own, (*self._with_hints(problems, state), *strange))
 
     def takes_any_name(self, shape: TableSpec) -> bool:
@@ -185,7 +187,33 @@ class KafkaLines:
 
 
 class DebeziumJson(KafkaLines):
-    """`format: debezium-json`."""
+    """`format: debezium-json`. Its log may begin with rows that were loaded from the database."""
+
+    def listing(self, state: LogState) -> Listing:
+        loaded = list_loaded(str(self.feed.options.get("loaded", "")), name_at(self.feed.path), state)
+        try:
+            landed = super().listing(state)
+        except NotFoundError:
+            if not loaded:  # Else the stream has not begun to land.
+                raise
+            landed = Listing(())
+        return replace(landed, files=(*loaded, *landed.files))
+
+    def ending(self, file: LandedFile, taken: int) -> Ending:
+        return Ending(file.size) if file.partition == LOADED else self.find_ending(file, taken)
+
+    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+        if task.file.partition == LOADED:
+            return parse_loaded(task, shape, quarantine)
+        return self.parse_landed(task, shape, quarantine)
+
+    def find_ending(self, file: LandedFile, taken: int) -> Ending:
+        """Does what `ending` does for a file that landed."""
+        return super().ending(file, taken)
+
+    def parse_landed(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+        """Does what `parse` does for a file that landed."""
+        return super().parse(task, shape, quarantine)
 
     def reader(self, shape: TableSpec) -> RecordReader:
         return envelope_reader(shape)

@@ -177,10 +177,10 @@ class DebeziumParquet(DebeziumJson):
 
     extensions = ("parquet", "snappy.parquet", "gz.parquet", "zstd.parquet")
 
-    def ending(self, file: LandedFile, taken: int) -> Ending:
+    def find_ending(self, file: LandedFile, taken: int) -> Ending:
         return parquet_ending(file, taken)
 
-    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse_landed(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: _parse(stream, task, self.place_of(task), shape, quarantine))
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:
@@ -273,11 +273,11 @@ class DebeziumAvro(DebeziumJson):
 
     extensions = ("avro",)
 
-    def ending(self, file: LandedFile, taken: int) -> Ending:
+    def find_ending(self, file: LandedFile, taken: int) -> Ending:
         """Whole blocks can be taken; the block in which a file ends is still being written."""
         return inspect_file(file, lambda stream: _ending(stream, file))
 
-    def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+    def parse_landed(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         return parse_file(task, lambda stream: _parse_avro(stream, task, self.place_of(task), shape, quarantine))
 
     def texts(self, stream: BinaryIO, file: TakenFile) -> Iterator[bytes]:

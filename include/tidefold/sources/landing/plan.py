@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import groupby
 
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position
-from tidefold.domain.source_progress import NO_POSITION, StreamPosition
+from tidefold.domain.source_progress import NO_POSITION, StreamPosition, stream_at
 from tidefold.sources.landing.completeness import Ending
 from tidefold.sources.landing.folders import folder_at, start_in
 from tidefold.sources.landing.listing import LandedFile, sort_by_arrival
@@ -237,7 +237,8 @@ def plan_files(files: Sequence[LandedFile], endings: Mapping[str, Ending], state
             if torn:
                 left[file.name] = endings.get(file.name, Ending(0))
             if until is not None:
-                task = _task(file, until, taken.get(file.name, _TakenSoFar()), position, covered, newest)
+                stream = stream_at(state.positions, partition)
+                task = _task(file, until, taken.get(file.name, _TakenSoFar()), position, stream, covered, newest)
                 task = (
                     task
                     if file.is_numbered
@@ -275,6 +276,7 @@ def _task(
     until: int,
     taken: _TakenSoFar,
     position: Position | None,
+    stream: StreamPosition,
     covered: tuple[tuple[int, int], ...],
     newest: bool,
 ) -> FileTask:
@@ -288,7 +290,7 @@ def _task(
         records=0 if taken.is_copy else taken.records,
         next_offset=next_offset,
         taken=covered if file.start < next_offset else (),
-        stream=position.stream if position else NO_POSITION,
+        stream=stream,
         newest=newest,
         resumes=not taken.complete,
     )

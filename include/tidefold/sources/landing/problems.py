@@ -119,14 +119,13 @@ def report_replaced(name: str) -> FileProblem:
 
 
 def report_late_dump(name: str, log: str) -> FileProblem:
-    """A dump with the lowest position, after a snapshot that no longer has the positions of its rows."""
+    """Rows from before changes that the log has, whose rows they would replace."""
     message = (
-        f"`{name}` has rows at position 0, as an initial load from a dump, but log `{log}` already has a snapshot: "
-        "older rows would replace newer ones."
+        f"`{name}` has rows from before changes of log `{log}` that were ingested: older rows would replace newer ones."
     )
     hint = (
-        f"Nothing of it was ingested. Move it out of the landing folder. To load it, run `tidefold retain drop {log}`, "
-        "then ingest the dump and all landed files again."
+        f"Nothing of it was ingested. If it landed by mistake, move it away. To load it, run `tidefold retain drop "
+        f"{log}`, then ingest it and all landed files again."
     )
     return FileProblem(name, "DUMP_LATE", message, hint)
 

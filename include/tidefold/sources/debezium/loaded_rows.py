@@ -1,0 +1,186 @@
+"""Rows of a table as it was at one position of its source, which were loaded into the store: the first of a log.
+
+A load is a folder of Parquet files below the landing place of the log in the store, and a mark, written last: without
+its mark a load does not exist. Its rows are in a partition of their own, and older than all that the source streams
+after their position (decision 0096).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import BinaryIO
+
+import msgspec
+import pyarrow as pa
+
+from tidefold.changelog.schema import CLEAR, change_schema
+from tidefold.domain.log_state import LogState, TableSpec
+from tidefold.domain.source_progress import LOADED, NameReading, StreamPosition
+from tidefold.domain.table.table_spec import POSTGRESQL
+from tidefold.errors import NotFoundError
+from tidefold.sources.api import ParsedFile, UnfitFileError
+from tidefold.sources.files.base import RowTaker, number_rows
+from tidefold.sources.files.columns import misfit
+from tidefold.sources.files.parquet import MAGIC, open_parquet, plain_schema, read_batches
+from tidefold.sources.landing.folders import folder_at
+from tidefold.sources.landing.landing_place import Stamp
+from tidefold.sources.landing.listing import LandedFile
+from tidefold.sources.landing.plan import FileTask
+from tidefold.sources.landing.problems import report_unfit_schema
+from tidefold.sources.quarantine.writer import QuarantineWriter
+from tidefold.sources.records.accounting import Account
+from tidefold.sources.records.columnar_changes import Rules
+from tidefold.sources.records.columnar_values import convert_values
+from tidefold.sources.records.parse_file import parse_file, read_whole
+from tidefold.typed_json import decode_json
+
+FOLDER, _MARK, _BEGUN = "_load", ".json", "begun-"
+_ABOUT = b"tidefold.load"
+# No column of a user has such a name.
+_OFFSET, _TIME = "_offset", "_time"
+_ROWS = 16_384
+
+
+class AboutRows(msgspec.Struct, frozen=True):
+    """What each file of a load says of its rows.
+
+    order: their place in the source, as the order of the log has it; all zero: before all that is known.
+    time: when they were read, in microseconds since 1970.
+    clears: whether they replace what the log had; said once, by the first file.
+    """
+
+    order: tuple[int, ...]
+    time: int
+    clears: bool
+
+
+class LoadMark(msgspec.Struct, frozen=True):
+    """A load that is complete.
+
+    folder: of its files. files: how many rows each has, in the order of their names. start: the offset of the first.
+    position: as the source writes it. slot, connection: empty: the rows came from files.
+    """
+
+    folder: str
+    files: tuple[int, ...]
+    start: int
+    position: str
+    table: str
+    by: str
+    at: str
+    slot: str = ""
+    connection: str = ""
+
+    @property
+    def end(self) -> int:
+        """The offset behind its last row."""
+        return self.start + sum(self.files)
+
+
+def name_file(folder: str, number: int) -> str:
+    """Returns the name of a file of a load, below the landing place of the log."""
+    return f"{FOLDER}/{folder}/{number:06d}.parquet"
+
+
+def name_mark(number: int) -> str:
+    return f"{FOLDER}/{number:04d}{_MARK}"
+
+
+def name_begun(folder: str) -> str:
+    """Returns the name of the note that a load makes a slot, which it may leave behind."""
+    return f"{FOLDER}/{_BEGUN}{folder}{_MARK}"
+
+
+def add_about(schema: pa.Schema, about: AboutRows) -> pa.Schema:
+    """Returns the schema of a file with what its rows are."""
+    return schema.with_metadata({_ABOUT: msgspec.json.encode(about)})
+
+
+def read_marks(root: str, *, begun: bool = False) -> list[LoadMark]:
+    """Returns the complete loads below a landing place in the store, the oldest first; or those that only began."""
+    place, marks = folder_at(f"{root}/{FOLDER}"), list[LoadMark]()
+    with suppress(NotFoundError):
+        for file in place.list_files():
+            if file.name.endswith(_MARK) and file.name.startswith(_BEGUN) == begun:
+                with place.open(file.name) as stream:
+                    marks.append(decode_json(stream.read(), LoadMark))
+    return marks
+
+
+def list_loaded(root: str, topic: str, state: LogState) -> tuple[LandedFile, ...]:
+    """Returns the files of all loads of a log. A log that has begun without a load knows of none: nothing is listed.
+
+    root: the landing place in the store. topic: of the log.
+    Raises NotFoundError if a file is gone: the stream must not be ingested without it.
+    """
+    mine = next((one for one in state.positions if one.partition == LOADED), None)
+    if not root or (state.positions and not mine):
+        return ()
+    marks, stamps, taken = read_marks(root), dict[str, Stamp](), {entry.name for entry in state.landed}
+    if marks:
+        stamps = {f"{FOLDER}/{one.name}": one.stamp for one in folder_at(f"{root}/{FOLDER}").list_files()}
+    files = list[LandedFile]()
+    for mark in marks:
+        start = mark.start
+        for number, rows in enumerate(mark.files):
+            name = name_file(mark.folder, number)
+            if name in stamps:
+                where = (mine.topic if mine else topic), LOADED, start
+                files.append(LandedFile(name, f"{root}/{name}", stamps[name], *where, False, names=NameReading.KAFKA))
+            elif name not in taken:
+                message = f"`{name}` in the store, of a load that was not ingested, is gone. Nothing was ingested."
+                raise NotFoundError("LANDED_GONE", message, hint="Put it back from a backup, or load the table again.")
+            start += rows
+    return tuple(files)
+
+
+def parse_loaded(task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+    """Reads one file of a load. Raises UnfitFileError."""
+    return parse_file(task, partial(_parse, task=task, shape=shape, quarantine=quarantine))
+
+
+def _parse(stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
+    checksum, start = read_whole(stream, task, MAGIC), task.file.start
+    with open_parquet(stream, page_checksum_verification=True) as file:
+        if why := misfit(file.schema_arrow.names, shape, ()):
+            raise UnfitFileError(report_unfit_schema(task.file.name, why, stops=bool(task.stops)))
+        about = decode_json(file.schema_arrow.metadata[_ABOUT], AboutRows)
+        fixed = {_TIME: about.time, **{f"_o{at}": number for at, number in enumerate(about.order)}}
+        rules = Rules(offset=_OFFSET, time=_TIME, order=tuple(name for name in fixed if name != _TIME))
+        taker = RowTaker(task.file, shape, rules, convert_values, quarantine, lines=task.lines)
+        if about.clears:
+            clear = {"_op": CLEAR, "_offset": start, "_ts": about.time, **fixed}
+            clears = [{**clear, "_kg": group} for group in range(shape.key_groups)]
+            taker.spool.add(pa.RecordBatch.from_pylist(clears, change_schema(shape)))
+        for rows, numbers in number_rows(read_batches(file, plain_schema(file), _ROWS), 0):
+            columns = {name: pa.repeat(pa.scalar(value, pa.int64()), len(numbers)) for name, value in fixed.items()}
+            columns[_OFFSET] = pa.array(range(start + numbers[0] - 1, start + numbers[-1]), pa.int64())
+            for name, values in columns.items():
+                rows = rows.append_column(name, values)
+            taker.take(rows, numbers)
+    table = taker.to_table()
+    if table is not None:
+        partition = pa.repeat(pa.scalar(LOADED, pa.int32()), table.num_rows)
+        table = table.set_column(table.schema.get_field_index("_partition"), "_partition", partition)
+    return ParsedFile(_account(taker.account, about, task, shape), table, checksum)
+
+
+def _account(account: Account, about: AboutRows, task: FileTask, shape: TableSpec) -> Account:
+    """Completes the account of a file: its offsets, and the position from which the source goes on."""
+    order = about.order
+    if account.records:
+        account.lowest = account.first = task.file.start
+        account.last = task.file.start + account.records - 1
+        account.low = order
+    stream = StreamPosition(order, max_commit_time=about.time)
+    if any(order):
+        # As after the rows of an initial snapshot: see `envelope.advance`.
+        account.snapshot = order
+        early = order if shape.order == POSTGRESQL else ()
+        stream = stream._replace(begun=(*order, 2), ended=order, early=early)
+    if about.clears:
+        account.cleared = order
+        stream = stream._replace(replaced=order[0])
+    account.stream = stream.after(task.stream)
+    return account
