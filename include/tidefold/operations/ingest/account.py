@@ -29,6 +29,7 @@ from tidefold.operations.ingest.stages import Accounted, Failed, Planned
 from tidefold.sources.landing.plan import FileTask, limit_plan, plan_files
 from tidefold.sources.landing.problems import FileProblem, report_late_dump
 from tidefold.sources.records.accounting import COUNTING, Account
+from tidefold.sources.records.stream_order import OrderPoint
 from tidefold.storage import Store
 
 
@@ -49,7 +50,7 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
     refused = Counter(before.refused)
     for task in tasks:
         file = task.file
-        if file.queue in waiting or LOADED in waiting:
+        if file.queue in waiting or (LOADED in waiting and problems[0].code != "DUMP_LATE"):
             continue
         if file.name in apart:
             break  # Those behind it are numbered after it.
@@ -96,7 +97,8 @@ def _account_file(
         return None
     if account is None:
         return result.problem
-    if _is_late_dump(state, account) or _is_late_load(state, task, account):
+    is_load = task.file.partition == LOADED
+    if _is_late_dump(state, account) or (is_load and is_late_load(state, account.stream.max_order)):
         return report_late_dump(task.file.name, state.log)
     if needs_another_look(result, account, position, state.shape):
         return None
@@ -174,11 +176,14 @@ def _is_late_dump(state: LogState, account: Account) -> bool:
     return snapshot is not None and by_source and load
 
 
-def _is_late_load(state: LogState, task: FileTask, account: Account) -> bool:
-    """Whether changes were ingested that are newer than rows of a load, without knowing where it stands."""
-    order = account.stream.max_order
-    is_load = task.file.partition == LOADED and any(order)
-    return is_load and any(one.stream.max_order > order for one in list_streamed(state.positions))
+def is_late_load(state: LogState, order: OrderPoint) -> bool:
+    """Whether the log has changes that rows at this place of the source must come before.
+
+    They were ingested without knowing of the rows. Those at place 0 may still come before the first snapshot.
+    """
+    if not any(order):
+        return bool(state.latest or state.open_attempt)
+    return any(one.stream.max_order > order for one in list_streamed(state.positions))
 
 
 def _is_early_stop(result: FileResult, position: Position) -> bool:

@@ -63,7 +63,7 @@ def load_dump(pipeline: Pipeline, log: str, folder: str, position: str, by: str)
     try:
         for number, file in enumerate(files):
             reader = next(one for one in readers if file.name.lower().endswith(tuple(one.endings)))
-            load.write(number, _read(reader(Feed(reader.__name__, folder)), file, load, shape))
+            load.write(number, _read(reader(Feed(reader.__name__, folder, {"time_zone": "UTC"})), file, load, shape))
         load.finish(LoadMark("", (), 0, position, folder, by, now()))
     except BaseException:
         load.delete_files(load.folder)

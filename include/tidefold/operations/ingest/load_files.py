@@ -17,6 +17,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.source_progress import LOADED
 from tidefold.errors import AlreadyExistsError, ConflictError, InvalidInputError, RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ingest.account import is_late_load
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.sources.debezium.loaded_rows import (
     FOLDER,
@@ -107,7 +108,13 @@ class Load:
         self.pipeline.store.delete([one.path for one in self.pipeline.store.list(f"{self.root}/{FOLDER}/{folder}")])
 
     def finish(self, mark: LoadMark) -> None:
-        """Writes the mark: from now on the load exists, and the next ingest takes it. Raises ConflictError."""
+        """Writes the mark: from now on the load exists, and the next ingest takes it.
+
+        Raises RefusedError if its rows come too late, ConflictError.
+        """
+        if is_late_load(self.pipeline.ledger(self.log).peek(self.pipeline.log(self.log).shape), self.order):
+            message = f"Log `{self.log}` has changes that are newer than these rows, and would be replaced by them."
+            raise RefusedError("DUMP_LATE", message)
         self.pipeline.ledger(self.log).begin(self.pipeline.log(self.log).shape)
         self.pipeline.ledger(self.log).commit(self._expect)
         earlier = read_marks(self.pipeline.log(self.log).loaded)
