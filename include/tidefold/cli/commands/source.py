@@ -38,7 +38,7 @@ DumpPosition = Annotated[
 ]
 LoadedLogs = Annotated[list[str], typer.Argument(help="Logs whose tables one connector streams.", metavar="LOG...")]
 Slot = Annotated[str, typer.Option("--slot", help="Replication slot of the connector, which the load makes.")]
-Publication = Annotated[str, typer.Option("--publication", help="Publication of the connector, which must exist.")]
+PublicationName = Annotated[str, typer.Option("--publication", help="Publication of the connector, which must exist.")]
 Tasks = Annotated[int, typer.Option("--tasks", help="How many connections read at once.", min=1, max=64)]
 DropSlot = Annotated[bool, typer.Option("--drop-slot", help="Drop the slot that a broken load left, and load nothing.")]
 _NAMED = 20
@@ -87,7 +87,7 @@ def load(
     logs: LoadedLogs,
     connection: LoadedConnection = None,
     slot: Slot = "tidefold",
-    publication: Publication = "tidefold",
+    publication: PublicationName = "tidefold",
     table: SourceTableName = "",
     tasks: Tasks = 4,
     drop_slot: DropSlot = False,

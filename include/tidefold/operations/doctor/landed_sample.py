@@ -20,8 +20,7 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.landing.problems import FileProblem
-from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.quarantine.writer import FirstRefusal
 
 # More of a file, the files of more logs, or more files of a log would take too long.
 _MOST_BYTES, _MOST_LOGS, _MOST_FILES = 1 << 20, 100, 20
@@ -40,17 +39,6 @@ class LandedMisfit:
 
     def __str__(self) -> str:
         return f"{self.log}: {self.message} {self.hint}".rstrip()
-
-
-class _FirstRefusal(QuarantineWriter):
-    """Keeps the first refused record alone."""
-
-    line: int = 0
-    refused: RefusedRecordError | None = None
-
-    def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
-        if self.refused is None:
-            self.line, self.refused = line, refused
 
 
 def find_misfits(config: Config, *, local: bool = False) -> list[LandedMisfit]:
@@ -108,7 +96,7 @@ def _try_file(log: LogConfig, source: Source, file: LandedFile) -> LandedMisfit 
         if until > _MOST_BYTES:
             with open_landed(file) as stream:
                 until = stream.read(_MOST_BYTES).rfind(b"\n") + 1
-        with _FirstRefusal() as refusals:
+        with FirstRefusal() as refusals:
             account = source.parse(FileTask(file, until), log.shape, refusals).account
     except UnfitFileError as unfit:
         return _of_problem(log.id, unfit.problem)

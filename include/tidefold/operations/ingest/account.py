@@ -50,7 +50,7 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
     refused = Counter(before.refused)
     for task in tasks:
         file = task.file
-        if file.queue in waiting or (LOADED in waiting and problems[0].code != "DUMP_LATE"):
+        if file.queue in waiting or (LOADED in waiting and all(one.code != "DUMP_LATE" for one in problems)):
             continue
         if file.name in apart:
             break  # Those behind it are numbered after it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSITION, POSTGRESQL, TableSpec
@@ -21,8 +21,7 @@ from tidefold.sources.files.base import AnyFiles, Csv
 from tidefold.sources.files.parquet import Parquet
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.landing.plan import FileTask
-from tidefold.sources.quarantine.writer import QuarantineWriter
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.quarantine.writer import FirstRefusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,19 +29,6 @@ if TYPE_CHECKING:
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _BINLOG = re.compile(r".*\.(\d{1,18}):(\d{1,18})")
 _FIRST = "0"
-
-
-@dataclass
-class _FirstRefusal(QuarantineWriter):
-    """Keeps the first row that is refused."""
-
-    refused: str = field(default="")
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
-        self.refused = self.refused or f"row {line}: {refused.detail}"
 
 
 def load_dump(pipeline: Pipeline, log: str, folder: str, position: str, by: str) -> Outcome:
@@ -73,13 +59,14 @@ def load_dump(pipeline: Pipeline, log: str, folder: str, position: str, by: str)
 
 
 def _read(source: AnyFiles, file: LandedFile, load: Load, shape: TableSpec) -> Iterator[pa.RecordBatch]:
-    with _FirstRefusal() as refusals:
+    with FirstRefusal() as refusals:
         try:
             parsed = source.parse(FileTask(file, file.size), replace(shape, order=POSITION), refusals)  # type: ignore[attr-defined]
         except UnfitFileError as unfit:
             raise InvalidInputError("LOAD_FILES", unfit.problem.message, hint=unfit.problem.hint) from unfit
-        if refusals.refused:
-            raise InvalidInputError("LOAD_VALUE", f"`{file.name}`, {refusals.refused} Nothing was loaded.")
+        if first := refusals.refused:
+            message = f"`{file.name}`, row {refusals.line}: {first.detail} Nothing was loaded."
+            raise InvalidInputError("LOAD_VALUE", message)
         if parsed.table is not None:
             yield from parsed.table.select(load.schema.names).cast(load.schema).to_batches()
 

@@ -70,8 +70,8 @@ class Load:
     def topic(self) -> str:
         """The topic of the log: as its files had it, else as its configuration says."""
         config = self.pipeline.log(self.log)
-        known = next((one.topic for one in self.state.positions), "")
-        return known or (config.topic.topic if config.topic else name_at(config.address))
+        former = next((one.topic for one in self.state.positions), "")
+        return former or (config.topic.topic if config.topic else name_at(config.address))
 
     @property
     def schema(self) -> pa.Schema:

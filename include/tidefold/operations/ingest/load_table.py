@@ -29,7 +29,7 @@ from tidefold.sources.files.columns import explain_columns, misfit
 from tidefold.sources.records.record_types import own_names
 
 # So many bytes of a table become one file, which one task of the ingest reads.
-_FILE = 64 << 20
+_FILE = 32 << 20
 _UNFIT = "\x01unfit"
 # What has rows: a table, or the leaves of a partitioned one.
 _LEAVES = """
@@ -80,7 +80,7 @@ class LoadDetails(Details):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PageRange:
     """Rows of a table: some pages of it."""
 
     load: Load
@@ -132,7 +132,7 @@ def _load(database: Database, loads: Sequence[Load], asked: TableLoad) -> list[O
         for load in loads:
             load.note(mark)
         slot = opened.enter_context(_make_slot(database, loads, asked))
-        parts = list[_Part]()
+        parts = list[_PageRange]()
         for load, (table, select) in zip(loads, tables, strict=True):
             load.order = (parse_lsn(slot.position), 0)
             load.time = guard.list("select (extract(epoch from clock_timestamp()) * 1000000)::bigint as t")[0]["t"]
@@ -239,7 +239,7 @@ def _select(table: SourceTable, names: Sequence[str], shape: TableSpec) -> str:
     return ", ".join(selected)
 
 
-def _split(guard: Reader, load: Load, table: SourceTable, select: str) -> Iterator[_Part]:
+def _split(guard: Reader, load: Load, table: SourceTable, select: str) -> Iterator[_PageRange]:
     """Yields the parts of a table: ranges of pages. At least one, of which an empty table has no row."""
     number = 0
     for leaf in guard.list(_LEAVES, table.quoted):
@@ -247,11 +247,11 @@ def _split(guard: Reader, load: Load, table: SourceTable, select: str) -> Iterat
         for first in range(0, max(1, leaf["pages"]), step) if leaf["is_ranged"] else [0]:
             last = first + step >= leaf["pages"] or not leaf["is_ranged"]
             where = f"ctid >= '({first},0)'" + ("" if last else f" and ctid < '({first + step},0)'")
-            yield _Part(load, f"select {select} from only {leaf['leaf']} where {where}", number)
+            yield _PageRange(load, f"select {select} from only {leaf['leaf']} where {where}", number)
             number += 1
 
 
-def _read_parts(database: Database, slot: SlotSnapshot, parts: Sequence[_Part], asked: TableLoad) -> None:
+def _read_parts(database: Database, slot: SlotSnapshot, parts: Sequence[_PageRange], asked: TableLoad) -> None:
     """Reads all parts inside the snapshot, some at once. The first error ends it."""
     waiting, done, failed, lock = iter(parts), 0, threading.Event(), threading.Lock()
 

@@ -81,6 +81,17 @@ class QuarantineWriter:
         return path
 
 
+class FirstRefusal(QuarantineWriter):
+    """Keeps the first refused record alone."""
+
+    line: int = 0
+    refused: RefusedRecordError | None = None
+
+    def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
+        if self.refused is None:
+            self.line, self.refused = line, refused
+
+
 def name_quarantine(folder: str, sha256: str) -> str:
     """Returns a new path for refused records. Its name proves them: no ledger has their checksum."""
     return f"{folder}/{uuid.uuid4().hex}-{sha256}.jsonl"
