@@ -112,9 +112,9 @@ class Course:
 
         rows: that the source sent. changed: which of the keys that differ the log changes after what was compared.
         """
-        there = sum(one.theirs is not None for one in differ.values())
+        at_source = sum(one.theirs is not None for one in differ.values())
         # The first look has counted all rows before.
-        self.equal += rows - there if self.open is not None else -there
+        self.equal += rows - at_source if self.open is not None else -at_source
         rested = {key: one for key, one in differ.items() if key not in changed}
         twice = {key for key, one in rested.items() if key in self.suspects and self.suspects[key].stays(one)}
         first = {key: self.suspects[key].since if key in twice else one.since for key, one in rested.items()}
