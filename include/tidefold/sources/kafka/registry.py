@@ -22,7 +22,6 @@ from urllib.error import HTTPError
 import msgspec
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError
-from tidefold.sources.landing.streams import DamagedError
 from tidefold.typed_json import make_decoder
 
 MAGIC = b"\0"
@@ -100,6 +99,7 @@ class Registry:
         """Returns the schema with an id. Raises TidefoldError."""
         from tidefold.sources.debezium.avro_file import connect_words, parse_bounded
         from tidefold.sources.debezium.typed_records import shorten_schema
+        from tidefold.sources.landing.streams import DamagedError
 
         file = Path(self.place) / f"{number}.avsc"
         stored = {"schema": file.read_text("utf-8")} if not self._is_remote and file.is_file() else None
