@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from tidefold.sources.kafka.registry import Registry
 from tidefold.yaml_files.messages import StrictModel, Text, mistake, mistakes_below
+
+if TYPE_CHECKING:
+    from tidefold.sources.kafka.registry import Registry
 
 # A topic becomes lines with the offset of each record.
 _FORMATS = ("debezium-json", "json", "state-json")
@@ -42,6 +44,8 @@ class KafkaEntry(StrictModel):
 
     def open_registry(self, folder: Path, settings: Mapping[str, Any]) -> Registry | None:
         """Returns the schemas of its records. folder: of the configuration. settings: of the connection."""
+        from tidefold.sources.kafka.registry import Registry
+
         return Registry(self.registry, folder, settings) if self.registry else None
 
 

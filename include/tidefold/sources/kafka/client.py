@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.connections import FindConnection, find_in_environment, read_connection
-from tidefold.sources.kafka.registry import PREFIX
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _BATCH, _POLL, _SILENCE, _TIMEOUT = 1_000, 1.0, 30.0, 10.0
+# The settings of a connection that are for a registry of schemas, not for the client.
+PREFIX = "schema.registry."
 # Settings whose values may be in messages.
 _TOLD = ("security.protocol", "sasl.mechanism", "sasl.mechanisms")
 # The client writes its log to standard error, unless it gets a logger.

@@ -22,11 +22,10 @@ from urllib.error import HTTPError
 import msgspec
 
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError
+from tidefold.sources.kafka.client import PREFIX
 from tidefold.typed_json import make_decoder
 
 MAGIC = b"\0"
-# The settings of a connection that are not for the client of Kafka.
-PREFIX = "schema.registry."
 _HEAD, _TIMEOUT, _MOST = 5, 10.0, 16 << 20
 # Seconds between two tries, while a registry does not answer.
 _PAUSES = (0.5, 2.0, 5.0)
