@@ -11,6 +11,7 @@ WAITS = {
     "lab/cluster/rig.py": (1, "an outage lasts, while the run beside it goes on"),
     "lab/compose/__main__.py": (1, "a container's state can only be asked for"),
     "lab/sources/attest_proof.py": (2, "writers have a fixed rate, and long transactions"),
+    "lab/sources/cost.py": (1, "the CPU time of a backend counts when it has ended"),
     "lab/sources/overlap_proof.py": (1, "which transactions the server waits for can only be asked for"),
     "lab/sources/rig.py": (4, "landing and runs go on beside; the end of a connection can only be asked for"),
     "lab/torture/seed.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),

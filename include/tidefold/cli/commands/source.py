@@ -16,8 +16,6 @@ import typer
 from tidefold.cli.output.outcomes import print_outcomes
 from tidefold.cli.terminal import Log, Terminal
 from tidefold.errors import InvalidInputError
-from tidefold.operations.attest.attest import attest as act
-from tidefold.operations.attest.proof import AttestDetails, AttestRequest
 from tidefold.operations.ground.outcome import for_each_log
 
 ConnectionName = Annotated[
@@ -69,6 +67,9 @@ def attest(
 
     Next: tidefold explain LOG KEY, tidefold status LOG
     """
+    from tidefold.operations.attest.attest import attest as act
+    from tidefold.operations.attest.proof import AttestDetails, AttestRequest
+
     pipeline = terminal.pipeline()
     by = f"{getpass.getuser()} (command line)"
     request = AttestRequest(connection, table, tuple(leave_out or ()), patience, lag, by)
