@@ -10,6 +10,7 @@ from sources.attest_proof import prove_attest
 from sources.cost import measure_attest
 from sources.load_proof import measure_load, prove_load
 from sources.overlap_proof import prove_overlap
+from sources.replica_proof import prove_replica
 from sources.rig import start_server
 from sources.types_proof import prove_types
 from torture.capture import Java
@@ -22,6 +23,7 @@ _PROOFS = {
     "types": lambda server, java, folder: prove_types(server, java, folder, "string"),
     "attest": lambda server, java, folder: prove_attest(server, java, folder, *_SIZES),
     "overlap": prove_overlap,
+    "replica": lambda server, java, folder: prove_replica(server, folder),
     "cost": lambda server, java, folder: measure_attest(server, folder, int(os.environ.get("ROWS") or 1_000_000)),
     "load": lambda server, java, folder: prove_load(server, java, folder, *_LOADS[:2]),
     "load-large": lambda server, java, folder: measure_load(server, java, folder, _LOADS[2]),

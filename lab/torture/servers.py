@@ -32,7 +32,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _unprivileged() -> list[str]:
+def unprivileged() -> list[str]:
     """What lets a command run that refuses to be root."""
     if os.geteuid() != 0:
         return []
@@ -146,8 +146,8 @@ class Postgres(Server):
         env = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TZ": "UTC"}
         if not (folder / "data" / "PG_VERSION").exists():
             made = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", self.user, "-A", "trust", "-E", "UTF8"]
-            subprocess.run([*_unprivileged(), *made, "--no-sync"], env=env, check=True, capture_output=True)
-        argv = [*_unprivileged(), str(programs / "postgres"), "-D", str(folder / "data")]
+            subprocess.run([*unprivileged(), *made, "--no-sync"], env=env, check=True, capture_output=True)
+        argv = [*unprivileged(), str(programs / "postgres"), "-D", str(folder / "data")]
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": self.port,

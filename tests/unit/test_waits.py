@@ -13,6 +13,7 @@ WAITS = {
     "lab/sources/attest_proof.py": (2, "writers have a fixed rate, and long transactions"),
     "lab/sources/cost.py": (1, "the CPU time of a backend counts when it has ended"),
     "lab/sources/overlap_proof.py": (1, "which transactions the server waits for can only be asked for"),
+    "lab/sources/replica_proof.py": (1, "what a replica has replayed can only be asked for"),
     "lab/sources/rig.py": (4, "landing and runs go on beside; the end of a connection can only be asked for"),
     "lab/torture/seed.py": (2, "a workload's pauses by chance; Debezium's progress can only be asked for"),
     "lab/torture/beginning.py": (1, "which transactions the server waits for can only be asked for"),
