@@ -164,6 +164,10 @@ bench-growth: install ## About 15 minutes: what one run costs at 100,000 to 10,0
 bench-large: install ## About an hour, 12 GB of disk: 100,000,000 rows loaded from Parquet, changed, restored; Iceberg and delta-rs beside it (WAYS names the parts)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/large.py
 
+.PHONY: bench-cores
+bench-cores: install ## About 30 minutes, 2 GB of disk: ingests of one large file, and a run of a change of 10 %, on one core and on two; writes docs/contributors/benchmarks/cores.md (WAYS names the parts)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/cores.py
+
 .PHONY: bench-plan
 bench-plan: install ## About 15 minutes, 3 GB of disk: two plans of 10,000,000 rows on Spark beside their first load; writes docs/contributors/benchmarks/plan.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/plan.py

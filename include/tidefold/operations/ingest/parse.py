@@ -174,8 +174,7 @@ class _Parsing:
                 stopped.add(file.queue)
             result = FileResult(file.name, problem, next_offset=task.next_offset, stream=task.stream, part=task.part)
             if parsed is not None:
-                told = parsed.account, parsed.checksum, parsed.numbers
-                result = replace(result, account=told[0], checksum=told[1], numbers=told[2])
+                result = replace(result, account=parsed.account, checksum=parsed.checksum, numbers=parsed.numbers)
             self.results.append(result)
             if parsed is not None and parsed.table is not None:
                 self.changed.add(file.name)

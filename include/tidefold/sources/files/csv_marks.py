@@ -109,9 +109,9 @@ class CsvMarks:
 
     def _follow(self, text: bytes, is_open: int) -> int | None:
         """Returns whether a quote is open behind a text; None: a quote is where it neither opens nor closes a value."""
-        data = np.frombuffer(b"\n%s\n" % text, np.uint8)
-        quotes = np.flatnonzero(data == ord(self.quote))
-        beside = np.append(data[quotes[is_open::2] - 1], data[quotes[1 - is_open :: 2] + 1])
+        padded = np.frombuffer(b"\n%s\n" % text, np.uint8)
+        quotes = np.flatnonzero(padded == ord(self.quote))
+        beside = np.append(padded[quotes[is_open::2] - 1], padded[quotes[1 - is_open :: 2] + 1])
         near = np.frombuffer(self.delimiter + self.quote + b"\r\n", np.uint8)
         return (is_open + len(quotes)) % 2 if np.isin(beside, near).all() else None
 
