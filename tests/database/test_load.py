@@ -25,7 +25,7 @@ from tidefold.operations.retention.clean import drop as drop_log
 from tidefold.sources.debezium.loaded_rows import LoadMark
 from torture.servers import Postgres, PostgresSession
 
-ASKED = TableLoad("shop", "tidefold", "tidefold", "test", tasks=2)
+ASKED = TableLoad("shop", "tidefold", "tidefold", "test")
 
 
 class _Loaded:

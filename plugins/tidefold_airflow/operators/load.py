@@ -21,7 +21,6 @@ class TidefoldLoadOperator(TidefoldLogOperator):
 
     :param connection: Connection of type ``postgres``, whose user may make replication slots. (templated)
     :param slot, publication: Names that the connector uses. (templated)
-    :param tasks: How many connections read at once.
     :param logs, only, config: As for TidefoldSparkOperator; the tables of one connector. (templated)
     """
 
@@ -33,20 +32,18 @@ class TidefoldLoadOperator(TidefoldLogOperator):
         connection: str,
         slot: str = "tidefold",
         publication: str = "tidefold",
-        tasks: int = 4,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.connection = connection
         self.slot = slot
         self.publication = publication
-        self.tasks = tasks
 
     def act_on_all(self, scope: TaskScope) -> list[Outcome]:
         from tidefold.operations.ingest.load_table import LoadDetails, TableLoad, load_tables
 
         names = self.connection, self.slot, self.publication
-        asked = TableLoad(*names, f"run {scope.run}", "", self.tasks, self.log.info)
+        asked = TableLoad(*names, f"run {scope.run}", "", self.log.info)
         with airflow_errors():
             outcomes = load_tables(scope.pipeline, scope.logs, asked)
         for outcome in outcomes[:1]:

@@ -27,17 +27,13 @@ Patience = Annotated[float, typer.Option("--patience", help="Seconds that a look
 LagSeconds = Annotated[
     float, typer.Option("--lag", help="Seconds after which a change is in the log for certain.", min=0)
 ]
-LoadedConnection = Annotated[
-    str | None, typer.Option("--connection", help="An Airflow connection of type postgres, or AIRFLOW_CONN_NAME.")
-]
-Dump = Annotated[str | None, typer.Option("--files", help="Folder of a dump: its Parquet or CSV files.")]
+Dump = Annotated[str, typer.Option("--files", help="Folder of a dump: its Parquet or CSV files.")]
 DumpPosition = Annotated[
     str, typer.Option("--position", help="LSN, or FILE:POSITION of the binlog; 0: before all that is streamed.")
 ]
 LoadedLogs = Annotated[list[str], typer.Argument(help="Logs whose tables one connector streams.", metavar="LOG...")]
 Slot = Annotated[str, typer.Option("--slot", help="Replication slot of the connector, which the load makes.")]
 PublicationName = Annotated[str, typer.Option("--publication", help="Publication of the connector, which must exist.")]
-Tasks = Annotated[int, typer.Option("--tasks", help="How many connections read at once.", min=1, max=64)]
 DropSlot = Annotated[bool, typer.Option("--drop-slot", help="Drop the slot that a broken load left, and load nothing.")]
 _NAMED = 20
 
@@ -86,13 +82,12 @@ def attest(
 def load(
     terminal: Terminal,
     logs: LoadedLogs,
-    connection: LoadedConnection = None,
+    connection: ConnectionName = "",
     slot: Slot = "tidefold",
     publication: PublicationName = "tidefold",
     table: SourceTableName = "",
-    tasks: Tasks = 4,
     drop_slot: DropSlot = False,
-    files: Dump = None,
+    files: Dump = "",
     position: DumpPosition = "0",
 ) -> int:
     """Load the rows of tables, to which their change stream is then joined without a gap.
@@ -118,7 +113,7 @@ def load(
     if files:
         outcomes = [load_dump(pipeline, ids[0], str(Path(files).absolute()), position, by)]
         return print_outcomes(terminal, outcomes, after=f"tidefold run {ids[0]}")
-    asked = TableLoad(str(connection), slot, publication, by, table, tasks, terminal.note)
+    asked = TableLoad(connection, slot, publication, by, table, terminal.note)
     if drop_slot:
         terminal.line(drop(pipeline, ids, asked))
         return 0

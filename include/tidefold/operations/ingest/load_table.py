@@ -22,6 +22,7 @@ from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.load_files import Load
 from tidefold.sources.database.catalogue import PARTITIONED, TABLE, SourceTable, read_table
 from tidefold.sources.database.connection import Database, Reader, quote_name, quote_text
+from tidefold.sources.database.propose import list_settings
 from tidefold.sources.database.slot import SlotSnapshot, create_slot, drop_slot, find_slot, parse_lsn
 from tidefold.sources.database.types import find_form, to_column
 from tidefold.sources.debezium.loaded_rows import LoadMark
@@ -30,6 +31,8 @@ from tidefold.sources.records.record_types import own_names
 
 # So many bytes of a table become one file, which one task of the ingest reads.
 _FILE = 32 << 20
+# So many connections read at once.
+_AT_ONCE = 4
 _UNFIT = "\x01unfit"
 # What has rows: a table, or the leaves of a partitioned one.
 _LEAVES = """
@@ -56,8 +59,7 @@ class TableLoad:
     """What a person asks for.
 
     connection: of Airflow, or of the environment. slot, publication: of the connector.
-    table: in place of the one that the topic of the log names. tasks: how many read at once.
-    tell: is told how far the load has come.
+    table: in place of the one that the topic of the log names. tell: is told how far the load has come.
     """
 
     connection: str
@@ -65,7 +67,6 @@ class TableLoad:
     publication: str
     by: str
     table: str = ""
-    tasks: int = 4
     tell: Callable[[str], None] = field(default=lambda text: None, compare=False)
 
 
@@ -143,8 +144,8 @@ def _load(database: Database, loads: Sequence[Load], asked: TableLoad) -> list[O
         if state is None or state.status == "lost":
             raise RefusedError("SLOT_LOST", f"Slot `{slot.name}` was dropped or lost its WAL while its rows were read.")
         mark = replace(mark, position=slot.position)
-        names = [table.full_name for table, _ in tables]
-        return [_finish(load, name, names, mark, database, asked) for load, name in zip(loads, names, strict=True)]
+        named = [table for table, _ in tables]
+        return [_finish(load, table, named, mark, database, asked) for load, table in zip(loads, named, strict=True)]
 
 
 @contextmanager
@@ -171,11 +172,16 @@ def _make_slot(database: Database, loads: Sequence[Load], asked: TableLoad) -> I
 
 
 def _finish(
-    load: Load, table: str, tables: Sequence[str], mark: LoadMark, database: Database, asked: TableLoad
+    load: Load,
+    table: SourceTable,
+    tables: Sequence[SourceTable],
+    mark: LoadMark,
+    database: Database,
+    asked: TableLoad,
 ) -> Outcome:
-    load.finish(replace(mark, table=table))
+    load.finish(replace(mark, table=table.full_name))
     rows = sum(load.files.values())
-    message = f"{count_noun(rows, 'row')} of {table} loaded, as they were at {mark.position}"
+    message = f"{count_noun(rows, 'row')} of {table.full_name} loaded, as they were at {mark.position}"
     connector = make_connector(database, load, tables, asked)
     details = LoadDetails(rows=rows, position=mark.position, slot=mark.slot, connector=connector)
     return Outcome(load.log, Status.TAKEN, message, details=details)
@@ -273,9 +279,8 @@ def _read_parts(database: Database, slot: SlotSnapshot, parts: Sequence[_PageRan
                     told = f"the slot {held.told}" if held else "the slot is gone"
                     asked.tell(f"{done:,} of {count_noun(len(parts), 'part')} read; {told}")
 
-    tasks = max(1, min(asked.tasks, len(parts)))
-    with ThreadPoolExecutor(tasks) as pool:
-        for one in [pool.submit(work) for _ in range(tasks)]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for one in [pool.submit(work) for _ in range(min(_AT_ONCE, len(parts)))]:
             one.result()
 
 
@@ -299,26 +304,24 @@ def _misfit(load: Load, batch: pa.RecordBatch, row: int, name: str) -> InvalidIn
     )
 
 
-def make_connector(database: Database, load: Load, tables: Sequence[str], asked: TableLoad) -> Mapping[str, str]:
-    """Returns the configuration of the connector that goes on where the load ends, without secrets."""
+def make_connector(
+    database: Database, load: Load, tables: Sequence[SourceTable], asked: TableLoad
+) -> Mapping[str, str]:
+    """Returns the settings of the connector that goes on where the load ends, without its password."""
+    prefix = load.topic.removesuffix(f".{tables[0].full_name}")
+    settings = dict(line.split("=", 1) for line in list_settings(tables, prefix)[1:])
     address = urlsplit(database.address)
     encodings = {parse_type(one.type).name: one.encoding or "" for one in load.columns}
-    decimal = encodings.get("decimal", "string")
-    modes = {"hex": "hex", "base64url": "base64-url-safe"}
-    return {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    decimals = {"string": "string", "number": "double"}.get(encodings.get("decimal", "string"), "precise")
+    binary = {"hex": "hex", "base64url": "base64-url-safe"}.get(encodings.get("binary", ""), "bytes")
+    return settings | {
         "database.hostname": address.hostname or "",
         "database.port": str(address.port),
         "database.dbname": unquote(address.path[1:]),
         "database.user": unquote(address.username or ""),
-        "topic.prefix": load.topic.removesuffix(f".{tables[0]}"),
-        "table.include.list": ",".join(tables),
-        "plugin.name": "pgoutput",
         "slot.name": asked.slot,
         "publication.name": asked.publication,
-        "publication.autocreate.mode": "disabled",
         "snapshot.mode": "no_data",
-        "decimal.handling.mode": {"string": "string", "number": "double"}.get(decimal, "precise"),
-        "binary.handling.mode": modes.get(encodings.get("binary", ""), "bytes"),
-        "heartbeat.interval.ms": "10000",
+        "decimal.handling.mode": decimals,
+        "binary.handling.mode": binary,
     }
