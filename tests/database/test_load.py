@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
+from typer.testing import CliRunner
 
 from support.landing import fold_waiting, land, make_landing, take
 from support.pipelines import rows_of
 from support.slot_stream import SlotStream
+from tidefold.cli.app import app
 from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.operations.doctor.finding import FindingLevel
 from tidefold.operations.doctor.pipeline_checks import check_landing
@@ -87,6 +89,8 @@ def test_rows_are_loaded_and_the_stream_goes_on_without_a_gap(loaded: _Loaded) -
     assert outcome.details.connector["snapshot.mode"] == "no_data"
     loaded.follow()
     loaded.require_equal()
+    done = CliRunner().invoke(app, ["explain", "items", "300", "-c", str(loaded.root / "tidefold.yaml")])
+    assert "row 300" in done.output, done.output
     loaded.session.execute("update items set text = 'new' where id < 10", "delete from items where id = 300")
     loaded.session.execute("insert into items values (301, null)", "update items set id = 400 where id = 20")
     loaded.follow()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.ingest.append import differences
 from tidefold.domain.snapshot.select_kind import NAMED_KIND
+from tidefold.domain.source_progress import LOADED
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.domain.verify.expected_files import SourceProof, is_old
 from tidefold.domain.wording import choose_record_noun, count_noun, format_minute, in_units
@@ -151,7 +152,10 @@ def position_table(statuses: Sequence[LogStatus]) -> Table:
     """How far each partition has been taken."""
     # Files of any name have no offsets.
     rows = [
-        (s.log, p.topic, str(p.partition), f"{p.next_offset:,}") for s in statuses for p in s.positions if p.next_offset
+        (s.log, p.topic, "loaded" if p.partition == LOADED else str(p.partition), f"{p.next_offset:,}")
+        for s in statuses
+        for p in s.positions
+        if p.next_offset
     ]
     return plain_table(("log", "topic", "partition>", "next offset>"), rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from tidefold.domain.log_state import LandedFileRecord, LogState
+from tidefold.domain.source_progress import LOADED
 from tidefold.domain.wording import choose_record_noun
 from tidefold.errors import TidefoldError
 from tidefold.sources.api import SchemaStopError, UnfitFileError, source_of
@@ -36,6 +37,8 @@ class RecordFinder:
         if self._feed is None:
             return ""
         noun = choose_record_noun(landed.name)
+        if landed.partition == LOADED:
+            return f"{noun} {offset - landed.first_offset + 1}"
         if landed.length > _MOST_BYTES:
             return f"{noun} {offset} when it was ingested" if self._is_numbered else ""
         if landed.number not in self._files:
