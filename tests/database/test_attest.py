@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.commands import call
 from support.landing import record
 from support.live_table import LiveTable
 from tidefold.config import load_config
@@ -231,3 +232,14 @@ def test_rows_of_the_source_with_one_key_are_refused(live: LiveTable) -> None:
     live.session.execute("alter table items drop constraint items_pkey", "insert into items values (7, 'twice')")
     with pytest.raises(RefusedError, match="ATTEST_KEYS"):
         _attest(live)
+
+
+def test_the_command_says_what_it_proved(live: LiveTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(live.root)
+    words = ("source", "attest", "items", "--connection", "shop", "--lag", "0", "--patience", "0")
+    assert "items: whole: snapshot 1: 50 keys equal at rest, 0 still moving, 0 differ" in call(*words).output
+    assert "compared with its source" in call("status", "items").output
+    live.write("update items set text = 'lost' where id = 5", is_sent=False)
+    lines = call(*words, code=5).output.splitlines()
+    assert [line for line in lines if line.startswith("  items: id=5 differs in text; made by upsert of order")]
+    assert "DIFFERS FROM ITS SOURCE" in call("status", "items").output
