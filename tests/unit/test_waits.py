@@ -12,6 +12,10 @@ WAITS = {
     "lab/compose/__main__.py": (1, "a container's state can only be asked for"),
     "lab/sources/attest_proof.py": (2, "writers have a fixed rate, and long transactions"),
     "lab/sources/cost.py": (1, "the CPU time of a backend counts when it has ended"),
+    "lab/sources/load_proof.py": (
+        4,
+        "kills at random times; what a server and the connector have reached can only be asked for",
+    ),
     "lab/sources/overlap_proof.py": (1, "which transactions the server waits for can only be asked for"),
     "lab/sources/replica_proof.py": (1, "what a replica has replayed can only be asked for"),
     "lab/sources/rig.py": (4, "landing and runs go on beside; the end of a connection can only be asked for"),
@@ -27,6 +31,7 @@ WAITS = {
     "tests/support/airflow_shop.py": (1, "Airflow's state can only be asked for"),
     "tests/support/airflow_stack.py": (1, "Airflow's state can only be asked for"),
     "tests/support/kafka_broker.py": (1, "the broker's first answer"),
+    "tests/support/sftp_server.py": (1, "the server's first answer"),
     "tests/support/s3_server.py": (1, "the delay that a test asks the server for"),
 }
 _SLEEP = re.compile(r"\b(?:time|asyncio)\.sleep\(")
