@@ -48,7 +48,7 @@ TIERS = {
             1300,
             (
                 # A running Airflow waits a lot, so the rest runs beside it.
-                Lane("airflow-spark", (("tests/airflow",), ("tests/spark",), ("tests/kafka",))),
+                Lane("airflow-spark", (("tests/airflow",), ("tests/spark",), ("tests/kafka",), ("tests/database",))),
                 Lane("rest", ((*_ON_TWO, *_CHEAP, "tests/faults"),)),
             ),
         ),

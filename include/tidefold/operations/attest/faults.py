@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
+from typing import Any
 
 from tidefold.domain.log_state import Column
 from tidefold.domain.table.table_spec import Deletes
@@ -34,7 +35,7 @@ class KeyFault:
     made_by: the change that made the row of the table.
     """
 
-    key: Mapping[str, object]
+    key: Mapping[str, Any]
     kind: str
     columns: tuple[str, ...] = ()
     excuse: str = ""
@@ -139,5 +140,5 @@ def _read_value(type_: str, text: str) -> object:
     return text
 
 
-def _text_of(comparison: RowComparison, key: Mapping[str, object]) -> tuple[str, ...]:
+def _text_of(comparison: RowComparison, key: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(key.get(one.name)) for one in comparison.columns if one.name in comparison.key)
