@@ -152,16 +152,19 @@ class Replay:
             # The topic has what landed as files, too, so that offsets are the same.
             self._send(piece / _PIECES, (piece + 1) / _PIECES)
             store.place(*(self._list_folders(store) if by_files else self._list_topics()))
-            if piece == 1 and self.form.startswith("files"):
+            if piece == (1 if self.form.startswith("files") else 2):
                 self._move(store)
             if piece and self.form.startswith(("files, then", "topics, then")):
                 attempt("step", "ingest", "--own", "-c", str(store.path))
             self._disturb(store)
 
     def _move(self, store: Store) -> None:
-        """Takes what landed to where the topic lands: later records of a transaction may need it."""
+        """Takes what landed to where the next files are: later records of a transaction may need it."""
         for log, topic in self.topics.items():
-            shutil.copytree(store.folder / "landing" / self.name(topic), store.folder / "store" / "landed" / log)
+            folders = [store.folder / "landing" / self.name(topic), store.folder / "store" / "landed" / log]
+            if "files" in self.form:
+                source, target = folders if self.form.startswith("files") else folders[::-1]
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("_topic"), dirs_exist_ok=True)
 
     def _land(self, store: Store, begin: float, end: float) -> None:
         for topic, lines in self.lines.items():
