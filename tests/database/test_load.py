@@ -181,13 +181,14 @@ def test_a_slot_that_a_killed_load_left_is_found_and_dropped(loaded: _Loaded) ->
     loaded.require_equal()
 
 
-def test_a_lost_connection_ends_the_load_and_says_what_is_left(loaded: _Loaded) -> None:
-    """The server ends all connections of the load while its rows are read."""
+@pytest.mark.parametrize("at", ["its snapshot is read", "1 of 1 part"])
+def test_a_lost_connection_ends_the_load_and_leaves_nothing(loaded: _Loaded, at: str) -> None:
+    """The server ends all connections of the load: while its rows are read, or when all are, and none is marked."""
     told: list[str] = []
 
     def tell(text: str) -> None:
         told.append(text)
-        if "its snapshot is read" in text:
+        if at in text:
             loaded.session.rows(
                 "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
                 "and (application_name = 'tidefold' or backend_type = 'walsender')"
@@ -198,6 +199,7 @@ def test_a_lost_connection_ends_the_load_and_says_what_is_left(loaded: _Loaded) 
     assert broken.value.code == "DATABASE_UNREADABLE"
     assert take(loaded.pipeline).status == "nothing"
     assert loaded.session.rows("select count(*) from pg_replication_slots") == [(0,)]
+    assert [one.path for one in loaded.pipeline.store.list("landed")] == []
     loaded.load()
     loaded.follow()
     loaded.require_equal()

@@ -52,7 +52,7 @@ def load_dump(pipeline: Pipeline, log: str, folder: str, position: str, by: str)
             load.write(number, _read(reader(Feed(reader.__name__, folder, {"time_zone": "UTC"})), file, load, shape))
         load.finish(LoadMark("", (), 0, position, folder, by, now()))
     except BaseException:
-        load.delete_files(load.folder)
+        load.discard()
         raise
     rows = sum(load.files.values())
     return Outcome(log, Status.TAKEN, f"{count_noun(rows, 'row')} of {count_noun(len(files), 'file')} loaded")

@@ -97,15 +97,18 @@ class Load:
         noted = msgspec.structs.replace(mark, folder=self.folder)
         self.pipeline.store.put_if_absent(f"{self.root}/{name_begun(self.folder)}", msgspec.json.encode(noted))
 
-    def forget(self, slot: str) -> None:
-        """Deletes what loads left that only began to use this slot."""
+    def forget(self, slot: str, folder: str = "") -> None:
+        """Deletes what loads left that only began to use this slot; with a folder, only what that load did."""
         for one in read_marks(self.pipeline.log(self.log).loaded, begun=True):
-            if one.slot == slot:
-                self.delete_files(one.folder)
+            if one.slot == slot and one.folder.startswith(folder):
+                replace(self, folder=one.folder).discard()
                 self.pipeline.store.delete([f"{self.root}/{name_begun(one.folder)}"])
 
-    def delete_files(self, folder: str) -> None:
-        self.pipeline.store.delete([one.path for one in self.pipeline.store.list(f"{self.root}/{FOLDER}/{folder}")])
+    def discard(self) -> None:
+        """Deletes the files, unless the load is complete."""
+        if all(one.folder != self.folder for one in read_marks(self.pipeline.log(self.log).loaded)):
+            paths = [one.path for one in self.pipeline.store.list(f"{self.root}/{FOLDER}/{self.folder}")]
+            self.pipeline.store.delete(paths)
 
     def finish(self, mark: LoadMark) -> None:
         """Writes the mark: from now on the load exists, and the next ingest takes it.

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tidefold.domain.table.table_spec import POSTGRESQL, TableSpec
 from tidefold.domain.table.types import parse_type
 from tidefold.domain.wording import clip_text, count_noun, in_units
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError
+from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.operations.ground.outcome import Details, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.load_files import Load
@@ -97,10 +97,12 @@ def load_tables(pipeline: Pipeline, logs: Sequence[str], asked: TableLoad) -> li
     database = Database.find(asked.connection, pipeline.connections)
     loads = [Load.begin(pipeline, log) for log in logs]
     try:
-        return _load(database, loads, asked)
+        tables, mark = _read(database, loads, asked)
+        # No connection is open any more: what breaks from here on leaves the slot to the loads that are complete.
+        return [_finish(load, table, tables, mark, database, asked) for load, table in zip(loads, tables, strict=True)]
     except BaseException:
         for load in loads:
-            load.delete_files(load.folder)
+            load.discard()
         raise
 
 
@@ -120,19 +122,23 @@ def drop(pipeline: Pipeline, logs: Sequence[str], asked: TableLoad) -> str:
     return f"slot `{asked.slot}` is dropped; it held {in_units(slot.held or 0)} of WAL"
 
 
-def _load(database: Database, loads: Sequence[Load], asked: TableLoad) -> list[Outcome]:
+def _read(database: Database, loads: Sequence[Load], asked: TableLoad) -> tuple[list[SourceTable], LoadMark]:
+    """Makes the slot, and writes the rows of its snapshot. Returns the tables, and what the marks of the loads say."""
+    mark = LoadMark("", (), 0, "", "", asked.by, now(), asked.slot, asked.connection)
+    slots = list[SlotSnapshot]()
     with ExitStack() as opened:
+        opened.enter_context(_drop_if_broken(database, loads, asked, slots))
         # Holds a lock on each table before the slot is made: a table that is rewritten meanwhile would look empty.
         guard = opened.enter_context(database.begin())
         tables = [_check_table(guard, load, asked) for load in loads]
         if find_slot(guard, asked.slot):
-            raise RefusedError(
-                "SLOT_EXISTS", f"The database of `{asked.connection}` has a slot `{asked.slot}` already."
-            )
-        mark = LoadMark("", (), 0, "", "", asked.by, now(), asked.slot, asked.connection)
+            message = f"The database of `{asked.connection}` has a slot `{asked.slot}` already."
+            raise RefusedError("SLOT_EXISTS", message)
         for load in loads:
             load.note(mark)
-        slot = opened.enter_context(_make_slot(database, loads, asked))
+        slot = opened.enter_context(create_slot(database, asked.slot, asked.tell))
+        slots.append(slot)
+        asked.tell(f"slot `{slot.name}` begins at {slot.position}; its snapshot is read")
         parts = list[_PageRange]()
         for load, (table, select) in zip(loads, tables, strict=True):
             load.order = (parse_lsn(slot.position), 0)
@@ -143,27 +149,23 @@ def _load(database: Database, loads: Sequence[Load], asked: TableLoad) -> list[O
             state = find_slot(reader, slot.name)
         if state is None or state.status == "lost":
             raise RefusedError("SLOT_LOST", f"Slot `{slot.name}` was dropped or lost its WAL while its rows were read.")
-        mark = replace(mark, position=slot.position)
-        named = [table for table, _ in tables]
-        return [_finish(load, table, named, mark, database, asked) for load, table in zip(loads, named, strict=True)]
+    return [table for table, _ in tables], replace(mark, position=slot.position)
 
 
 @contextmanager
-def _make_slot(database: Database, loads: Sequence[Load], asked: TableLoad) -> Iterator[SlotSnapshot]:
-    """Makes the slot. If the load breaks off, it drops the slot, or tells that it is left."""
-    is_made = False
+def _drop_if_broken(
+    database: Database, loads: Sequence[Load], asked: TableLoad, slots: Sequence[SlotSnapshot]
+) -> Iterator[None]:
+    """Drops the slot if the load breaks off, or tells that it may be left."""
     try:
-        with create_slot(database, asked.slot, asked.tell) as slot:
-            is_made = True
-            asked.tell(f"slot `{slot.name}` begins at {slot.position}; its snapshot is read")
-            yield slot
+        yield
     except BaseException as error:
         try:
-            if is_made:
+            if slots:
                 drop_slot(database, asked.slot)
-            if is_made or isinstance(error, RefusedError):
+            if slots or (isinstance(error, TidefoldError) and not isinstance(error, StorageError)):
                 for load in loads:
-                    load.forget(asked.slot)
+                    load.forget(asked.slot, load.folder)
                 raise
         except StorageError:
             pass
