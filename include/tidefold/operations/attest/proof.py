@@ -52,7 +52,7 @@ class AttestDetails(Details):
     """What was proved, and the first faults. seconds: in transactions of the source. rows_sent: by it."""
 
     source: SourceProof
-    faults: Sequence[KeyFault] = ()
+    faults: tuple[KeyFault, ...] = ()
     seconds: float = 0.0
     rows_sent: int = 0
     warning: str = ""
@@ -171,7 +171,7 @@ def conclude(
     warnings = [write_proof(pipeline.store, log, add), _SILENT if course.is_silent and proof.differ else ""]
     details = AttestDetails(
         source=proof,
-        faults=sorted(faults, key=lambda fault: bool(fault.excuse))[:_KEPT],
+        faults=tuple(sorted(faults, key=lambda fault: bool(fault.excuse))[:_KEPT]),
         seconds=round(course.seconds, 3),
         rows_sent=course.rows_sent,
         warning="; ".join(filter(None, warnings)),
