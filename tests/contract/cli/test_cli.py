@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
@@ -445,6 +445,8 @@ def test_help_says_which_commands_act_on_all_logs() -> None:
         path: getattr(import_module(f"tidefold.cli.commands.{module}"), name) for path, (module, name) in places.items()
     }
     all_of_them = {
-        path.replace("_", "-").rstrip("-") for path, act in acts.items() if "logs" in signature(act).parameters
+        path.replace("_", "-").rstrip("-")
+        for path, act in acts.items()
+        if (logs := signature(act).parameters.get("logs")) and logs.default is not Parameter.empty
     }
     assert named == all_of_them

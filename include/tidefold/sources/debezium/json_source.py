@@ -21,7 +21,7 @@ from tidefold.domain.table.table_spec import Engine
 from tidefold.errors import NotFoundError
 from tidefold.sources.api import ParsedFile, RecordReader
 from tidefold.sources.debezium.envelope import envelope_reader
-from tidefold.sources.debezium.loaded_rows import list_loaded, parse_loaded
+from tidefold.sources.debezium.loaded_rows import list_loaded
 from tidefold.sources.feed import Feed
 from tidefold.sources.landing.completeness import Ending, ending_of
 from tidefold.sources.landing.folders import LINES, choose_reading, folder_at, is_dash_name, name_at
@@ -204,6 +204,9 @@ class DebeziumJson(KafkaLines):
 
     def parse(self, task: FileTask, shape: TableSpec, quarantine: QuarantineWriter) -> ParsedFile:
         if task.file.partition == LOADED:
+            # Loads what the files of rows need: seldom wanted.
+            from tidefold.sources.debezium.loaded_file import parse_loaded
+
             return parse_loaded(task, shape, quarantine)
         return self.parse_landed(task, shape, quarantine)
 
