@@ -13,6 +13,7 @@ from tidefold.config.models.spark import is_connect
 from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.operations.doctor import machine, pipeline_checks
 from tidefold.operations.doctor.airflow_setup import AirflowSetup, check_airflow, probe_airflow
+from tidefold.operations.doctor.buckets import check_buckets
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.operations.doctor.landed_sample import check_records, find_misfits
 
@@ -72,6 +73,11 @@ def _find_master(around: Surroundings) -> str | None:
     return around.loaded.spark.master if around.loaded else None
 
 
+def _find_task_memory(around: Surroundings) -> int:
+    memory = machine.find_memory(around.config.spark.driver_memory)
+    return memory.total - memory.driver
+
+
 def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
     """Returns the disks of this machine that the pipeline writes to."""
     config, base = around.config, around.config.path.parent
@@ -86,6 +92,7 @@ CHECKS = (
     DoctorCheck("jars", lambda a: machine.check_jars(a.jars), False),
     DoctorCheck("spark", lambda a: machine.check_spark(machine.find_spark(_find_master(a))), False),
     DoctorCheck("memory", lambda a: machine.check_memory(machine.find_memory(a.config.spark.driver_memory))),
+    DoctorCheck("buckets", lambda a: check_buckets(a.config, _find_task_memory(a))),
     DoctorCheck("disk", lambda a: machine.check_disks(find_disks(a))),
     DoctorCheck("store", lambda a: pipeline_checks.check_store(a.config)),
     DoctorCheck("clock", lambda a: pipeline_checks.check_clock(a.config)),

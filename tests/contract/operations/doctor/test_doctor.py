@@ -33,8 +33,10 @@ from tidefold.cli.app import app
 from tidefold.compute import spark_versions
 from tidefold.config import load_config
 from tidefold.config.models.spark import Scheduled
+from tidefold.domain.log_state import Column, TableSpec
 from tidefold.operations.doctor import airflow_setup, doctor, machine, pipeline_checks
 from tidefold.operations.doctor.airflow_setup import AirflowSetup
+from tidefold.operations.doctor.buckets import advise
 from tidefold.operations.doctor.doctor import CHECKS, DoctorCheck, Surroundings, diagnose, start_check
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.storage import identity
@@ -591,3 +593,35 @@ def test_the_command_ends_although_the_store_hangs(config_path: Path) -> None:
     found = {f["check"]: f for f in json.loads(done.stdout)["findings"]}
     assert found["store"]["message"] == found["clock"]["message"] == "The check did not end within 2 s."
     assert found["landing"]["level"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("rows", "buckets", "cores", "gigabytes", "best"),
+    [
+        (32_000_000, 16, 16, 100, 16),
+        (32_000_000, 16, 16, 16, 32),  # 20 GB were measured in 16 buckets, 9.5 GB in 64.
+        (32_000_000, 16, 16, 10, 64),
+        (32_000_000, 8, 16, 100, 16),
+        (300_000, 4, 16, 100, 4),
+        (32_000_000, 16, 16, 1, 128),  # Not more than key groups.
+    ],
+)
+def test_buckets_follow_cores_and_memory(rows: int, buckets: int, cores: int, gigabytes: int, best: int) -> None:
+    shape = TableSpec(("c0",), tuple(Column(f"c{i}", "long") for i in range(10)), "arrival", 128, buckets)
+    assert advise(rows, shape, cores, gigabytes * 10**9) == best
+
+
+def test_the_doctor_advises_on_buckets(config_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(config_path, "version: 1\n", "version: 1\nspark: {master: 'local[8]'}\n")
+    pipeline = open_pipeline(config_path)
+    put(pipeline, [{"id": number, "text": "x"} for number in range(400)])
+    publish(pipeline, "first")
+    said = [(OK, "Each log has enough buckets for cores and memory, as far as known.")]
+    assert look("buckets", config_path) == said
+    monkeypatch.setattr("tidefold.operations.doctor.buckets._FEWEST_ROWS", 10)
+    [(level, told)] = look("buckets", config_path)
+    assert (level, told.split(" in 4 ")[0]) == (OK, "accounts: a load of its 400 rows takes about 1.4 GB")
+    monkeypatch.setattr("tidefold.operations.doctor.doctor._find_task_memory", lambda around: 10**9)
+    assert levels(look("buckets", config_path)) == [WARN]
+    change(config_path, "local[8]", "spark://elsewhere:7077")
+    assert look("buckets", config_path) == said
