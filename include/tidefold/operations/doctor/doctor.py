@@ -97,6 +97,7 @@ CHECKS = (
     DoctorCheck("store", lambda a: pipeline_checks.check_store(a.config)),
     DoctorCheck("clock", lambda a: pipeline_checks.check_clock(a.config)),
     DoctorCheck("landing", lambda a: pipeline_checks.check_landing(a.config)),
+    DoctorCheck("slots", lambda a: pipeline_checks.check_slots(a.config)),
     DoctorCheck("records", lambda a: check_records(find_misfits(a.config))),
     DoctorCheck("ingest", lambda a: pipeline_checks.check_waiting_files(a.config)),
     DoctorCheck("suites", lambda a: pipeline_checks.check_suites(a.config)),

@@ -105,16 +105,20 @@ def check_landing(config: Config) -> Iterator[DoctorFinding]:
             yield _check_topic(log.id, log.topic, config.path.parent)
         elif log.landing:
             yield from _check_folder(log.id, log.landing, counts)
-        if log.feed and "loaded" in log.feed.options:
-            yield from _check_slots(log)
     if counts:
         partly = " (there are more)" if max(counts) > MOST_FILES else ""
         files = count_noun(sum(min(count, MOST_FILES) for count in counts), "file")
         yield DoctorFinding("landing", OK, f"{count_noun(len(counts), 'folder')}, {files} checked{partly}.")
 
 
-def _check_slots(log: LogConfig) -> Iterator[DoctorFinding]:
+def check_slots(config: Config) -> Iterator[DoctorFinding]:
     """Finds slots that a load made and no connector reads: the server keeps its log for them."""
+    for log in config.logs.values():
+        if log.feed and "loaded" in log.feed.options:
+            yield from _check_slots(log)
+
+
+def _check_slots(log: LogConfig) -> Iterator[DoctorFinding]:
     begun, loads = read_marks(log.loaded, begun=True), read_marks(log.loaded)
     for mark in {one.slot: one for one in (*loads, *begun) if one.slot}.values():
         left = f"{log.id}: slot `{mark.slot}` at connection `{mark.connection}`"
@@ -125,10 +129,10 @@ def _check_slots(log: LogConfig) -> Iterator[DoctorFinding]:
                 slot = find_slot(reader, mark.slot)
         except TidefoldError as error:
             if mark in begun:
-                yield DoctorFinding("landing", WARN, f"{left} may be left by a load: [{error.code}].", hint)
+                yield DoctorFinding("slots", WARN, f"{left} may be left by a load: [{error.code}].", hint)
             continue
         if slot and not slot.active:
-            yield DoctorFinding("landing", WARN, f"{left} {slot.told}, and no connector reads it.", hint)
+            yield DoctorFinding("slots", WARN, f"{left} {slot.told}, and no connector reads it.", hint)
 
 
 def _check_topic(log: str, entry: KafkaEntry, folder: Path) -> DoctorFinding:
