@@ -592,7 +592,7 @@ def test_the_command_ends_although_the_store_hangs(config_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     found = {f["check"]: f for f in json.loads(done.stdout)["findings"]}
     assert found["store"]["message"] == found["clock"]["message"] == "The check did not end within 2 s."
-    assert found["landing"]["level"] == "ok"
+    assert found["landing"]["level"] == "ok", found["landing"]
 
 
 @pytest.mark.parametrize(
