@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tidefold.operations.requests import Fold, PointInTime, Restore
 from tidefold.operations.snapshot import materialize
 from tidefold.operations.snapshot.compact_log import take_tail
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
-from tidefold.sources.landing import landing_place
+from tidefold.sources.landing.landing_place import DiskFolder, ListedFile
 from tidefold.spark.dispatch import DispatchResult, run_without_spark
 from tidefold.spark.steps import AnyStep, AuditStep, IngestStep, MaterializeStep, QualityStep
 
@@ -112,12 +113,13 @@ def test_a_small_ingest_lists_what_landed_once_and_executes_what_it_weighed(
 ) -> None:
     looks: list[str] = []
 
-    def look(root: str, name: str) -> landing_place.Stamp:
-        looks.append(name)
-        return stamp_of(root, name)
+    def look(folder: DiskFolder, known: Collection[str] = ()) -> Iterator[ListedFile]:
+        for one in list_files(folder, known):
+            looks.append(one.name)
+            yield one
 
-    stamp_of = landing_place.stamp_of
-    monkeypatch.setattr(landing_place, "stamp_of", look)
+    list_files = DiskFolder.list_files
+    monkeypatch.setattr(DiskFolder, "list_files", look)
     first, second = done(step(above(pipeline, PLENTY), "ingest"))
     assert [first.status, second.status] == ["taken", "taken"]
     assert sorted(looks) == [f"{log}+0+0000000000.jsonl" for log in LOGS]
