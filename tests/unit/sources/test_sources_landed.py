@@ -18,7 +18,7 @@ from tidefold.domain.source_progress import NameReading
 from tidefold.errors import InvalidInputError, NotFoundError, StorageError
 from tidefold.sources.landing.completeness import csv_ending
 from tidefold.sources.landing.folders import LandedName
-from tidefold.sources.landing.landing_place import Stamp, stamp_of
+from tidefold.sources.landing.landing_place import DiskFolder, Stamp
 from tidefold.sources.landing.listing import list_any, list_landed, of_topic, open_landed
 
 
@@ -249,15 +249,15 @@ def test_several_topics_and_no_hint_which_is_meant_holds_everything_up(tmp_path:
 def test_a_stamp_holds_while_the_file_is_the_same_or_grew(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("one")
-    before = stamp_of(str(tmp_path), path.name)
+    before = DiskFolder(str(tmp_path)).find_stamp(path.name)
     assert before.holds(before)
     with path.open("a") as stream:
         stream.write(" two")
-    assert before.holds(stamp_of(str(tmp_path), path.name))
+    assert before.holds(DiskFolder(str(tmp_path)).find_stamp(path.name))
     assert not before.holds(Stamp(before.inode, before.size, before.changed + 1))
     (tmp_path / "new").write_text("one two three")
     (tmp_path / "new").replace(path)
-    assert not before.holds(stamp_of(str(tmp_path), path.name))
+    assert not before.holds(DiskFolder(str(tmp_path)).find_stamp(path.name))
 
 
 def _complete_by_definition(data: bytes) -> int:
