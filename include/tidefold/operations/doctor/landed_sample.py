@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,8 +48,9 @@ def find_misfits(config: Config, *, local: bool = False) -> list[LandedMisfit]:
 
 
 def _try_log(log: LogConfig) -> Iterator[LandedMisfit]:
-    feed = log.feed
-    assert feed is not None
+    assert log.feed is not None
+    # What was loaded lies in the store, which is not asked here.
+    feed = replace(log.feed, options={name: value for name, value in log.feed.options.items() if name != "loaded"})
     try:
         source = source_of(feed)
         listing = source.listing(LogState(log.id, log.shape))
