@@ -17,7 +17,7 @@ from support.slot_stream import SlotStream
 from tidefold.cli.app import app
 from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.operations.doctor.finding import FindingLevel
-from tidefold.operations.doctor.pipeline_checks import check_slots
+from tidefold.operations.doctor.pipeline_checks import check_waiting_files
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.load_dump import load_dump
@@ -53,6 +53,12 @@ class _Loaded:
         session.execute("begin", statement)
         self.opened.append(session)
         return session
+
+    def end_connections(self) -> None:
+        self.session.rows(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
+            "and (application_name = 'tidefold' or backend_type = 'walsender')"
+        )
 
     def load(self, asked: TableLoad = ASKED) -> Outcome:
         [outcome] = load_tables(self.pipeline, ["items"], asked)
@@ -171,7 +177,7 @@ def test_a_slot_that_a_killed_load_left_is_found_and_dropped(loaded: _Loaded) ->
         loaded.load()
     assert refused.value.code == "SLOT_EXISTS"
     assert take(loaded.pipeline).status == "nothing"
-    [left] = [one for one in check_slots(loaded.pipeline.config) if one.level is FindingLevel.WARN]
+    [left] = [one for one in check_waiting_files(loaded.pipeline.config) if one.level is FindingLevel.WARN]
     assert "slot `tidefold` at connection `shop` holds" in left.message
     assert "--drop-slot" in left.hint
     assert "is dropped" in drop(loaded.pipeline, ["items"], ASKED)
@@ -181,18 +187,14 @@ def test_a_slot_that_a_killed_load_left_is_found_and_dropped(loaded: _Loaded) ->
     loaded.require_equal()
 
 
-@pytest.mark.parametrize("at", ["its snapshot is read", "1 of 1 part"])
-def test_a_lost_connection_ends_the_load_and_leaves_nothing(loaded: _Loaded, at: str) -> None:
-    """The server ends all connections of the load: while its rows are read, or when all are, and none is marked."""
+def test_a_lost_connection_ends_the_load_and_leaves_nothing(loaded: _Loaded) -> None:
+    """The server ends all connections of the load while its rows are read."""
     told: list[str] = []
 
     def tell(text: str) -> None:
         told.append(text)
-        if at in text:
-            loaded.session.rows(
-                "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
-                "and (application_name = 'tidefold' or backend_type = 'walsender')"
-            )
+        if "its snapshot is read" in text:
+            loaded.end_connections()
 
     with pytest.raises(TidefoldError) as broken:
         loaded.load(TableLoad("shop", "tidefold", "tidefold", "test", tell=tell))
@@ -201,6 +203,20 @@ def test_a_lost_connection_ends_the_load_and_leaves_nothing(loaded: _Loaded, at:
     assert loaded.session.rows("select count(*) from pg_replication_slots") == [(0,)]
     assert [one.path for one in loaded.pipeline.store.list("landed")] == []
     loaded.load()
+    loaded.follow()
+    loaded.require_equal()
+
+
+def test_no_connection_breaks_a_load_whose_rows_are_complete(loaded: _Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = Load.finish
+
+    def finish_alone(load: Load, mark: LoadMark) -> None:
+        finish(load, mark)
+        loaded.end_connections()
+
+    monkeypatch.setattr(Load, "finish", finish_alone)
+    loaded.load()
+    loaded.session.execute("update items set text = 'new' where id = 9")
     loaded.follow()
     loaded.require_equal()
 
