@@ -17,7 +17,7 @@ from support.slot_stream import SlotStream
 from tidefold.cli.app import app
 from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 from tidefold.operations.doctor.finding import FindingLevel
-from tidefold.operations.doctor.pipeline_checks import check_waiting_files
+from tidefold.operations.doctor.pipeline_checks import check_slots
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.load_dump import load_dump
@@ -177,7 +177,7 @@ def test_a_slot_that_a_killed_load_left_is_found_and_dropped(loaded: _Loaded) ->
         loaded.load()
     assert refused.value.code == "SLOT_EXISTS"
     assert take(loaded.pipeline).status == "nothing"
-    [left] = [one for one in check_waiting_files(loaded.pipeline.config) if one.level is FindingLevel.WARN]
+    [left] = [one for one in check_slots(loaded.pipeline.config) if one.level is FindingLevel.WARN]
     assert "slot `tidefold` at connection `shop` holds" in left.message
     assert "--drop-slot" in left.hint
     assert "is dropped" in drop(loaded.pipeline, ["items"], ASKED)
