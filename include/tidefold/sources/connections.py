@@ -28,6 +28,12 @@ class StoredConnection:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
+def make_package_error(code: str, what: str, package: str, extra: str) -> InvalidInputError:
+    """Returns the error of a client that is not installed."""
+    message = f"{what} needs the package `{package}`, which is not installed."
+    return InvalidInputError(code, message, hint=f'Install it: `pip install "tidefold[{extra}]"`.')
+
+
 def find_in_environment(name: str) -> str:
     """Returns what AIRFLOW_CONN_NAME has; empty: nothing."""
     return os.environ.get(f"AIRFLOW_CONN_{name.upper()}", "")

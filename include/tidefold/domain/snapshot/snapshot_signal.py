@@ -10,12 +10,14 @@ from typing import Any
 _MOST = 100
 
 
-def incremental_snapshot_signal(topic: str, keys: Sequence[Mapping[str, Any]]) -> str:
-    """Returns SQL for the signalling table of the connector (`debezium_signal`, unless it has another name).
+def find_table(topic: str) -> str:
+    """Returns the table of a topic that is named `<prefix>.<schema or database>.<table>`: all but its prefix."""
+    return ".".join(topic.split(".")[-2:])
 
-    The topic contains the name of the table: `<prefix>.<schema or database>.<table>`.
-    """
-    table = ".".join(topic.split(".")[-2:])
+
+def incremental_snapshot_signal(topic: str, keys: Sequence[Mapping[str, Any]]) -> str:
+    """Returns SQL for the signalling table of the connector (`debezium_signal`, unless it has another name)."""
+    table = find_table(topic)
     names = list(keys[0])
     rows = [", ".join(_literal(key[name]) for name in names) for key in keys[:_MOST]]
     listed = ", ".join(rows if len(names) == 1 else (f"({row})" for row in rows))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidefold.domain.log_state import Consumer, LogState
 from tidefold.domain.retention import references
+from tidefold.domain.snapshot.snapshot_signal import find_table
 from tidefold.domain.table.table_spec import POSTGRESQL, Engine
 from tidefold.errors import RefusedError
 from tidefold.operations.attest.faults import NAMED, name_faults
@@ -74,11 +75,11 @@ def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
 def _name_table(state: LogState) -> str:
     """Returns `schema.table` of the topic from which the log has its changes."""
     topics = {one.topic for one in state.landed if one.topic}
-    parts = next(iter(topics)).split(".") if len(topics) == 1 else []
-    if len(parts) < 2:
+    table = find_table(next(iter(topics))) if len(topics) == 1 else ""
+    if "." not in table:
         message = f"No topic of `{state.log}` names the table of its source."
         raise RefusedError("ATTEST_TABLE", message, hint="Name it with `--table schema.table`.")
-    return ".".join(parts[-2:])
+    return table
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.load_files import Load
 from tidefold.sources.api import UnfitFileError
-from tidefold.sources.database.slot import parse_lsn
 from tidefold.sources.debezium.loaded_rows import LoadMark
 from tidefold.sources.feed import Feed
 from tidefold.sources.files.base import AnyFiles, Csv
@@ -22,6 +21,7 @@ from tidefold.sources.files.parquet import Parquet
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.quarantine.writer import FirstRefusal
+from tidefold.sources.records.stream_order import parse_lsn
 
 if TYPE_CHECKING:
     import pyarrow as pa

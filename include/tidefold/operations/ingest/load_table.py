@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from tidefold.domain.snapshot.snapshot_signal import find_table
 from tidefold.domain.table.table_spec import POSTGRESQL, TableSpec
 from tidefold.domain.table.types import parse_type
 from tidefold.domain.wording import clip_text, count_noun, in_units
@@ -23,11 +24,12 @@ from tidefold.operations.ingest.load_files import Load
 from tidefold.sources.database.catalogue import PARTITIONED, TABLE, SourceTable, read_table
 from tidefold.sources.database.connection import Database, Reader, quote_name, quote_text
 from tidefold.sources.database.propose import list_settings
-from tidefold.sources.database.slot import SlotSnapshot, create_slot, drop_slot, find_slot, parse_lsn
+from tidefold.sources.database.slot import SlotSnapshot, create_slot, drop_slot, find_slot
 from tidefold.sources.database.types import find_form, to_column
 from tidefold.sources.debezium.loaded_rows import LoadMark
 from tidefold.sources.files.columns import explain_columns, misfit
 from tidefold.sources.records.record_types import own_names
+from tidefold.sources.records.stream_order import parse_lsn
 
 # So many bytes of a table become one file, which one task of the ingest reads.
 _FILE = 32 << 20
@@ -43,10 +45,6 @@ select format('%I.%I', n.nspname, c.relname)::text as leaf, c.relkind::text as k
 from pg_class c join pg_namespace n on n.oid = c.relnamespace left join pg_am a on a.oid = c.relam
 where c.oid in (select relid from pg_partition_tree($1::regclass) where isleaf union select $1::regclass)
 and c.relkind <> 'p' order by 1
-"""
-_STATE = """
-select row_security_active(oid) as has_policies, relpersistence = 'p' as is_logged from pg_class
-where oid = $1::regclass
 """
 _PUBLISHED = """
 select 1 as there from pg_publication p join pg_publication_tables t on t.pubname = p.pubname where p.pubname = $1
@@ -194,7 +192,7 @@ def _check_table(guard: Reader, load: Load, asked: TableLoad) -> tuple[SourceTab
     shape = load.pipeline.log(load.log).shape
     if shape.order != POSTGRESQL:
         raise InvalidInputError("LOAD_FORMAT", f"`{load.log}` follows `{shape.order}`, and only PostgreSQL is read.")
-    table = read_table(guard, asked.table or ".".join(load.topic.split(".")[-2:]))
+    table = read_table(guard, asked.table or find_table(load.topic))
     if why := _find_obstacle(guard, table):
         hint = "Load a table, as a user with BYPASSRLS where it has policies."
         raise RefusedError("LOAD_RELATION", f"{table.full_name} {why}: its rows cannot be loaded.", hint=hint)
@@ -217,10 +215,9 @@ def _find_obstacle(guard: Reader, table: SourceTable) -> str:
     """Returns why a table has rows that no load reads, or no stream of its changes; empty: nothing does."""
     if table.kind not in (TABLE, PARTITIONED):
         return f"is {table.described_kind}"
-    (state,) = guard.list(_STATE, table.quoted)
-    if not state["is_logged"]:
+    if not table.is_logged:
         return "is not logged, so no stream has its changes"
-    if state["has_policies"]:
+    if table.has_policies:
         return "shows this user only the rows that its policies allow"
     kinds = {leaf["kind"] for leaf in guard.list(_LEAVES, table.quoted)}
     return "has a foreign partition" if kinds - {TABLE} else ""

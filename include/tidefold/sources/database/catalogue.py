@@ -30,7 +30,7 @@ where t.typtype <> 'd' order by relation, number
 _TABLES = """
 select c.oid::bigint as relation, n.nspname::text as schema, c.relname::text as name, c.relkind::text as kind,
        c.relreplident::text as identity, c.reltuples::bigint as rows, c.relpages::bigint as pages,
-       row_security_active(c.oid) as has_policies,
+       row_security_active(c.oid) as has_policies, c.relpersistence = 'p' as is_logged,
        exists (select from pg_inherits where inhparent = c.oid) as has_children,
        exists (select from pg_inherits where inhrelid = c.oid) as is_child,
        (select array_agg(a.attname::text order by k.place)
@@ -49,7 +49,8 @@ class SourceTable:
 
     kind: of `pg_class`. identity: of its replica: d its key, f the whole row, i an index, n nothing.
     rows: about, by the last ANALYZE; -1: never.
-    has_policies: row level security hides rows of it from this user. has_children: partitions, or tables that inherit.
+    has_policies: row level security hides rows of it from this user. is_logged: a stream can have its changes.
+    has_children: partitions, or tables that inherit.
     """
 
     schema: str
@@ -59,6 +60,7 @@ class SourceTable:
     rows: int
     pages: int
     has_policies: bool
+    is_logged: bool
     has_children: bool
     is_child: bool
     key: tuple[str, ...]

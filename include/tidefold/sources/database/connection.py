@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError
-from tidefold.sources.connections import FindConnection, StoredConnection, find_in_environment, read_connection
+from tidefold.sources.connections import (
+    FindConnection,
+    StoredConnection,
+    find_in_environment,
+    make_package_error,
+    read_connection,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,11 +66,7 @@ class Database:
             from adbc_driver_manager import Error
             from adbc_driver_postgresql import dbapi
         except ModuleNotFoundError as error:
-            raise InvalidInputError(
-                "POSTGRES_EXTRA",
-                "A database needs the package `adbc-driver-postgresql`, which is not installed.",
-                hint='Install it: `pip install "tidefold[postgres]"`.',
-            ) from error
+            raise make_package_error("POSTGRES_EXTRA", "A database", "adbc-driver-postgresql", "postgres") from error
         try:
             with dbapi.connect(self.address) as connection, connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidefold.domain.wording import in_units
-from tidefold.errors import InvalidInputError, RefusedError, StorageError
+from tidefold.errors import RefusedError, StorageError
+from tidefold.sources.connections import make_package_error
 from tidefold.sources.database.connection import Database, Reader, quote_name
 
 _LOOK = 2.0
@@ -29,12 +30,6 @@ select active, coalesce(database, '')::text as database, coalesce(wal_status, 'l
        pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end,
        restart_lsn)::bigint as held from pg_replication_slots where slot_name = $1
 """
-
-
-def parse_lsn(text: str) -> int:
-    """Returns a position as PostgreSQL writes it as a number."""
-    high, _, low = text.partition("/")
-    return int(high, 16) << 32 | int(low, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +83,7 @@ def _replicate(database: Database) -> Iterator[Any]:
     try:
         import psycopg
     except ModuleNotFoundError as error:
-        raise InvalidInputError(
-            "POSTGRES_EXTRA",
-            "A replication slot needs the package `psycopg`, which is not installed.",
-            hint='Install it: `pip install "tidefold[postgres]"`.',
-        ) from error
+        raise make_package_error("POSTGRES_EXTRA", "A replication slot", "psycopg", "postgres") from error
     try:
         with psycopg.connect(database.address, replication="database", autocommit=True, options=_PATIENT) as connection:
             yield connection

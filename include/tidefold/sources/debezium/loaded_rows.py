@@ -101,6 +101,7 @@ def list_loaded(root: str, topic: str, state: LogState) -> tuple[LandedFile, ...
         return ()
     marks, stamps, taken = read_marks(root), dict[str, Stamp](), {entry.name for entry in state.landed}
     if marks:
+        # Listed after the marks: a mark is written after its files.
         stamps = {f"{FOLDER}/{one.name}": one.stamp for one in folder_at(f"{root}/{FOLDER}").list_files()}
     files = list[LandedFile]()
     for mark in marks:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidefold.domain.wording import count_noun
-from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
-from tidefold.sources.connections import FindConnection, find_in_environment, read_connection
+from tidefold.errors import NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.sources.connections import FindConnection, find_in_environment, make_package_error, read_connection
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -196,11 +196,7 @@ class Topic:
         try:
             from confluent_kafka import KafkaException
         except ModuleNotFoundError as error:
-            raise InvalidInputError(
-                "KAFKA_EXTRA",
-                "A topic needs the package `confluent-kafka`, which is not installed.",
-                hint='Install it: `pip install "tidefold[kafka]"`.',
-            ) from error
+            raise make_package_error("KAFKA_EXTRA", "A topic", "confluent-kafka", "kafka") from error
         try:
             yield
         except KafkaException as error:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tidefold.sources.records.extended_json import to_plain
+from tidefold.sources.records.stream_order import parse_lsn
 from tidefold.typed_json import make_decoder
 
 Raw = msgspec.Raw
@@ -125,8 +126,7 @@ UNPACK: Mapping[str, Callable[[Fields], list[Fields]]] = {
 
 
 def _lsn(value: Any) -> int:
-    high, low = str(value).split("/")
-    return int(high, 16) << 32 | int(low, 16)
+    return parse_lsn(str(value))
 
 
 def _binlog(value: Any) -> int:
