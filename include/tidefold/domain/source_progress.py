@@ -42,6 +42,12 @@ class NameReading(StrEnum):
         return self in (NameReading.KAFKA, NameReading.KAFKA_DASH)
 
 
+def parse_lsn(text: str) -> int:
+    """Returns a position as PostgreSQL writes it as a number."""
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
 def is_no_commit(commit: int, early: tuple[int, ...], high: tuple[int, ...]) -> bool:
     """Whether what a record says of the last commit is none. A commit is behind all events that were sent before.
 

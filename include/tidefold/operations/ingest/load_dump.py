@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidefold.domain.source_progress import parse_lsn
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, POSITION, POSTGRESQL, TableSpec
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError
@@ -21,7 +22,6 @@ from tidefold.sources.files.parquet import Parquet
 from tidefold.sources.landing.listing import LandedFile, list_any
 from tidefold.sources.landing.plan import FileTask
 from tidefold.sources.quarantine.writer import FirstRefusal
-from tidefold.sources.records.stream_order import parse_lsn
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from tidefold.domain.snapshot.snapshot_signal import find_table
+from tidefold.domain.source_progress import parse_lsn
 from tidefold.domain.table.table_spec import POSTGRESQL, TableSpec
 from tidefold.domain.table.types import parse_type
 from tidefold.domain.wording import clip_text, count_noun, in_units
@@ -29,7 +30,6 @@ from tidefold.sources.database.types import find_form, to_column
 from tidefold.sources.debezium.loaded_rows import LoadMark
 from tidefold.sources.files.columns import explain_columns, misfit
 from tidefold.sources.records.record_types import own_names
-from tidefold.sources.records.stream_order import parse_lsn
 
 # So many bytes of a table become one file, which one task of the ingest reads.
 _FILE = 32 << 20

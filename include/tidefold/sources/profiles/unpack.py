@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from tidefold.domain.source_progress import parse_lsn
 from tidefold.sources.records.extended_json import to_plain
-from tidefold.sources.records.stream_order import parse_lsn
 from tidefold.typed_json import make_decoder
 
 Raw = msgspec.Raw

@@ -15,12 +15,6 @@ _HIGHEST = 2**63 - 1
 _RUN = re.compile(rb'"__debezium\.context\.runId"\s*[,:]\s*(?:"value"\s*:\s*)?"([^"]{1,200})"')
 
 
-def parse_lsn(text: str) -> int:
-    """Returns a position as PostgreSQL writes it as a number."""
-    high, _, low = text.partition("/")
-    return int(high, 16) << 32 | int(low, 16)
-
-
 @dataclass(slots=True)
 class StreamOrder:
     """Follows the order of one partition's records and finds those that the source sends again.
