@@ -1,13 +1,15 @@
 """Google's storage-testbench on a free port of this machine, with the parts of the XML interface that it lacks.
 
 The testbench is Google's own server for tests of its client libraries. It checks the preconditions of uploads, of
-copies and of `PUT` in the XML interface. deltalake also lists, deletes and reads headers by XML. This module translates
-those requests to the JSON interface of the same server. It also cuts listings into pages, which the testbench does not.
-Whether a write succeeds is the testbench's decision alone. It runs in the testbench's own Python.
+copies and of `PUT` in the XML interface. deltalake and obstore also list, delete, read headers, keep metadata and
+upload in parts by XML. This module translates those requests to the JSON interface of the same server. It also cuts
+listings into pages, which the testbench does not. Whether a write succeeds is the testbench's decision alone. It runs
+in the testbench's own Python.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -24,6 +26,8 @@ from xml.sax.saxutils import escape
 
 _JSON = ("storage", "upload", "download")
 _GENERATION = "x-goog-if-generation-match"
+_META = "x-goog-meta-"
+_PAGE = 1000
 
 
 def find_testbench() -> str | None:
@@ -91,6 +95,7 @@ class _Gateway:
         self._json = Client(server, Response)
         # As Google promises, a condition and its write are one step.
         self._one_at_a_time = threading.Lock()
+        self._uploads: dict[str, tuple[dict[str, str], dict[int, bytes]]] = {}
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         from werkzeug.wrappers import Request
@@ -115,6 +120,8 @@ class _Gateway:
         place = f"/storage/v1/b/{bucket}/o/{quote(key, safe='')}"
         if not key:
             return self._list(bucket, request.args)
+        if "uploads" in request.args or "uploadId" in request.args:
+            return self._upload(request, bucket, key)
         if request.method == "DELETE":
             found = self._json.delete(place)
             return self._response(found.data, 204 if found.status_code == 200 else found.status_code)
@@ -122,10 +129,38 @@ class _Gateway:
             return self._copy(request, place)
         if request.args:
             return self._response("not implemented", 501)
+        wanted = request.headers.get("If-Match")
+        if wanted and wanted != _tag(self._json.get(place).json):
+            return self._response("<Error><Code>PreconditionFailed</Code></Error>", 412)
         done = self._response.from_app(self._server, request.environ)
         if done.status_code < 300:
+            if request.method == "PUT":
+                self._json.patch(place, json={"metadata": _find_metadata(request.headers)})
             self._add_headers(done, self._json.get(place).json)
         return done
+
+    def _upload(self, request: Any, bucket: str, key: str) -> Any:
+        """An upload in parts, which the testbench knows by JSON alone."""
+        if "uploads" in request.args:
+            upload = uuid.uuid4().hex
+            self._uploads[upload] = (_find_metadata(request.headers), {})
+            result = f"<UploadId>{upload}</UploadId>"
+            return self._response(f"<InitiateMultipartUploadResult>{result}</InitiateMultipartUploadResult>")
+        upload = request.args["uploadId"]
+        if upload not in self._uploads:
+            return self._response("<Error><Code>NoSuchUpload</Code></Error>", 404)
+        metadata, parts = self._uploads[upload]
+        if request.method == "PUT":
+            parts[int(request.args["partNumber"])] = request.get_data()
+            return self._response("", headers={"ETag": f'"{upload}-{len(parts)}"'})
+        del self._uploads[upload]
+        if request.method == "DELETE":
+            return self._response("", 204)
+        data = b"".join(parts[number] for number in sorted(parts))
+        place = f"/upload/storage/v1/b/{bucket}/o"
+        self._json.post(place, query_string={"uploadType": "media", "name": key}, data=data)
+        self._json.patch(f"/storage/v1/b/{bucket}/o/{quote(key, safe='')}", json={"metadata": metadata})
+        return self._response(f'<CompleteMultipartUploadResult><ETag>"{upload}"</ETag></CompleteMultipartUploadResult>')
 
     def _copy(self, request: Any, target: str) -> Any:
         source, _, key = request.headers["x-goog-copy-source"].lstrip("/").partition("/")
@@ -137,9 +172,11 @@ class _Gateway:
     def _add_headers(self, done: Any, described: dict[str, Any]) -> None:
         from datetime import datetime
 
-        done.headers["ETag"] = f'"{described["etag"]}"'
+        done.headers["ETag"] = _tag(described)
         done.headers["Last-Modified"] = format_datetime(datetime.fromisoformat(described["updated"]))
         done.headers["x-goog-generation"] = described["generation"]
+        for name, value in described.get("metadata", {}).items():
+            done.headers[f"{_META}{name}"] = value
 
     def _list_page(self, request: Any) -> Any:
         wanted = request.args.to_dict()
@@ -160,22 +197,31 @@ class _Gateway:
             "prefix": "prefix",
             "delimiter": "delimiter",
             "startOffset": "start-after",
-            "pageToken": "continuation-token",
-            "maxResults": "max-keys",
         }
         wanted = {name: given[xml] for name, xml in names.items() if given.get(xml)}
         found = self._json.get(f"/storage/v1/b/{bucket}/o", query_string=wanted)
         if found.status_code != 200:
             return self._response(found.data, found.status_code)
         page = found.json
-        after = given.get("start-after", "")
-        parts = [_describe(item) for item in page.get("items", []) if item["name"] > after]
+        after = max(given.get("start-after", ""), given.get("continuation-token", ""))
+        items = [item for item in page.get("items", []) if item["name"] > after]
+        size = int(given.get("max-keys", _PAGE))
+        parts = [_describe(item) for item in items[:size]]
         prefixes = page.get("prefixes", [])
         parts += [f"<CommonPrefixes><Prefix>{escape(prefix)}</Prefix></CommonPrefixes>" for prefix in prefixes]
-        if page.get("nextPageToken"):
-            parts.append(f"<NextContinuationToken>{escape(page['nextPageToken'])}</NextContinuationToken>")
+        if len(items) > size:
+            parts.append(f"<NextContinuationToken>{escape(items[size - 1]['name'])}</NextContinuationToken>")
         text = f"<ListBucketResult>{''.join(parts)}</ListBucketResult>"
         return self._response(text, content_type="application/xml")
+
+
+def _tag(described: dict[str, Any]) -> str:
+    """The ETag of an object by XML: the MD5 of its bytes."""
+    return f'"{base64.b64decode(described["md5Hash"]).hex()}"' if "md5Hash" in described else ""
+
+
+def _find_metadata(headers: Any) -> dict[str, str]:
+    return {name.lower().removeprefix(_META): value for name, value in headers if name.lower().startswith(_META)}
 
 
 def _describe(item: dict[str, Any]) -> str:
@@ -183,7 +229,7 @@ def _describe(item: dict[str, Any]) -> str:
         "Key": item["name"],
         "Size": item.get("size", "0"),
         "LastModified": item["updated"],
-        "ETag": f'"{item["etag"]}"',
+        "ETag": _tag(item),
     }
     return f"<Contents>{''.join(f'<{name}>{escape(value)}</{name}>' for name, value in values.items())}</Contents>"
 

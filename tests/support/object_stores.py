@@ -63,6 +63,29 @@ def fork_and_read(address: str) -> None:
     assert [entry.path for entry in store.list("")] == ["before"]
 
 
+def refuse_fork(address: str) -> None:
+    """Checks that a fork of a process that used a store gets an error by name, and that its parent goes on."""
+    store = open_store(address, Path("/"))
+    store.put_if_absent("before", b"parent")
+    context = multiprocessing.get_context("fork")
+    found = context.Queue()
+    child = context.Process(target=_name_refusal, args=(address, found))
+    child.start()
+    assert [found.get(timeout=60) for _ in range(3)] == ["STORE_FORKED"] * 3
+    child.join(60)
+    assert child.exitcode == 0
+    assert store.read("before") == b"parent"
+
+
+def _name_refusal(address: str, found: Any) -> None:
+    store = open_store(address, Path("/"))
+    for act in (lambda: store.read("before"), lambda: store.put_if_absent("after", b""), lambda: store.list("")):
+        try:
+            act()
+        except StorageError as error:
+            found.put(error.code)
+
+
 def _read_inherited(store: Store, found: Any) -> None:
     found.put((store.read("before"), [entry.path for entry in store.list("")]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +55,10 @@ def open_store(address: str, base: Path) -> Store:
         return LocalStore(base / address)
     if scheme == "file" and address.startswith("file:///"):
         return LocalStore(Path(address.removeprefix("file://")))
+    if scheme in ("s3", *AZURE_SCHEMES, GCS_SCHEME) and os.environ.get("TIDEFOLD_OBSTORE"):
+        from tidefold.storage.cloud import CloudStore
+
+        return CloudStore(address)
     if scheme == "s3":
         # The client is loaded only if it is used.
         from tidefold.storage.s3.store import S3Store

@@ -72,11 +72,11 @@ class Outage:
         tries: how often the request failed so far, from 1.
         reason: the error, for the line that reports the outage.
         """
-        now = self.clock()
-        if self._began is None:
-            self._began = self._told = now
+        now, outage_began = self.clock(), self._began  # Another thread may end the outage meanwhile.
+        if outage_began is None:
+            outage_began = self._began = self._told = now
         patience = self.patience if self._answered else min(self.patience, FIRST_PATIENCE)
-        left = patience - (now - min(self._began, request_began))
+        left = patience - (now - min(outage_began, request_began))
         if left <= 0:
             return None
         if now - self._told >= _LINE_SECONDS:
@@ -84,7 +84,7 @@ class Outage:
             _log.warning(
                 "%s has failed for %.0f s (%s). The request is sent again for %.0f s more.",
                 self.service,
-                now - self._began,
+                now - outage_began,
                 reason,
                 left,
             )

@@ -168,7 +168,11 @@ class Store(Protocol):
         ...
 
     def create(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Opens a stream to a new file. A clean exit makes it complete and durable; an error deletes it."""
+        """Opens a stream to a new file. A clean exit makes it complete and durable; an error deletes it.
+
+        No other writer ever uses the path, unless for the same bytes: it has a random part. So a store may look whether
+        the path is free instead of being held to it. What races is written by `put_if_absent`.
+        """
         ...
 
     @property

@@ -27,7 +27,7 @@ ROWS, SIDECAR = "rows", "beside"
 # The folders of a savepoint of either kind.
 FOLDERS = f"_data|_delta_log|{ROWS}|{SIDECAR}"
 DELTA_LOG = "_delta_log/00000000000000000000.json"
-_PART = re.compile(rf"({ROWS}/part|{SIDECAR}/{SIDECAR})-\d{{5}}\.parquet")
+_PART = re.compile(rf"({ROWS}/part|{SIDECAR}/{SIDECAR})-\d{{5}}(-[0-9a-f]{{32}})?\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +262,9 @@ class Savepoint:
         )
 
 
-def part_path(number: int) -> str:
-    """Returns the path of a data file of a canonical savepoint."""
-    return f"{ROWS}/part-{number:05d}.parquet"
+def part_path(number: int, savepoint: str) -> str:
+    """Returns the path of a data file of a canonical savepoint. No other savepoint has it, also at the same place."""
+    return f"{ROWS}/part-{number:05d}-{savepoint}.parquet"
 
 
 def sidecar_path(part: str) -> str:

@@ -257,12 +257,13 @@ def _write_savepoint(
 def _parts(plan: RestorePlan) -> tuple[FoldTask, ...]:
     """Returns the tasks of the plan, changed so that each writes one file of plain rows."""
     numbers = {b: i for i, b in enumerate(bucket_ranges(plan.shape.key_groups, plan.shape.buckets))}
+    this = uuid.uuid4().hex
     rewrite = RewriteDecision(RewriteAction.REWRITE, "a canonical savepoint has plain rows")
     return tuple(
         replace(
             task,
             recipes=tuple(replace(recipe, unchanged=rewrite) for recipe in task.recipes),
-            part=manifest.part_path(numbers[task.bucket]),
+            part=manifest.part_path(numbers[task.bucket], this),
         )
         for task in plan.tasks
     )

@@ -79,13 +79,13 @@ def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> i
         return 0
     source, copy, store = attempt.base.data_folder, pipeline.config.snapshots.copies, pipeline.store
     # If the store can only copy, a file that the table already has is verified instead of copied.
-    there = set() if store.links else {entry.path for entry in store.list(f"{target}/_data")}
+    present = set() if store.links else {entry.path for entry in store.list(f"{target}/_data")}
 
     def take(file: DataFile) -> int:
         path = data_path(target, file.name)
-        if path in there and _is_proved(store, path, file):
+        if path in present and _is_proved(store, path, file):
             return 0
-        if path in there:  # Other bytes have the name, which `link` refuses.
+        if path in present:  # Other bytes have the name, which `link` refuses.
             store.link(data_path(source, file.name), path, copy=copy)
             return 0
         done = link_data_file(store, data_path(source, file.name), path, file.bytes, copy)

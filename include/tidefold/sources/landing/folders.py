@@ -44,6 +44,10 @@ def folder_at(address: Place) -> LandingPlace:
     text = os.fspath(address)
     scheme = text.partition("://")[0] if "://" in text else ""
     # Imported here, so that only logs in an object store load its client.
+    if os.environ.get("TIDEFOLD_OBSTORE") and scheme in ("s3", *AZURE_SCHEMES, GCS_SCHEME):
+        from tidefold.sources.landing.cloud_folder import CloudFolder
+
+        return CloudFolder(text)
     if scheme == "s3":
         from tidefold.sources.landing.s3_folder import S3Folder
 

@@ -1,0 +1,365 @@
+"""Sends requests to S3, Azure and Google Cloud Storage by obstore, and converts errors to those of a Store.
+
+obstore is the client that deltalake, DataFusion and Polars have inside. One request is sent at a time, without its own
+retries: the patience of this process decides. Only parts of an upload are repeated by obstore itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+import obstore
+from obstore.exceptions import AlreadyExistsError as TakenError
+from obstore.exceptions import BaseError, InvalidPathError
+
+from tidefold.errors import NotFoundError, StorageError, TidefoldError, UnknownOutcomeError
+from tidefold.storage.cloud_address import CloudAddress
+from tidefold.storage.object_client import Outage, find_unfit, is_refusal, may_succeed_later
+from tidefold.storage.store import make_taken_error
+
+T = TypeVar("T")
+# Errors of a request, and of a stream.
+FAILURES = (BaseError, OSError)
+# Stored with the object: the put that made it. A put that is sent again then finds its own name taken.
+PUT_MARK = "tidefoldput"
+# Objects up to this size are one request. The parts of larger ones have this size.
+PART = 16 << 20
+# What one request copies inside a store.
+COPIED = 5 << 30
+# The most names that each service returns at once.
+PAGE = 1000
+_CONFLICTS = 5
+_READ_SECONDS, _COPY_SECONDS = 60, 600
+_STATUS = re.compile(r"code: (\d{3})\b")
+_CODE = re.compile(r"(?:<Code>|\(code: )([A-Z]\w+)")
+_ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "ContainerNotFound"}
+_NO_ANSWER = re.compile("HTTP error|response|request or")
+# Where a machine of a cloud asks for its role: obstore's last way to log in.
+_ROLE_SERVER = "169.254.169.254"
+
+
+@dataclass
+class CloudTraffic:
+    """What this process and object stores have exchanged so far, without deltalake's and Spark's own requests.
+
+    requests: repeated ones included.
+    sent, received: bytes of bodies.
+    """
+
+    requests: int = 0
+    sent: int = 0
+    received: int = 0
+    _lock: Any = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, requests: int = 0, sent: int = 0, received: int = 0) -> None:
+        """Counts what a thread exchanged."""
+        with self._lock:
+            self.requests += requests
+            self.sent += sent
+            self.received += received
+
+    def __str__(self) -> str:
+        return (
+            f"{self.requests:,} requests to object stores, {self.sent:,} bytes sent, {self.received:,} bytes received"
+        )
+
+
+traffic = CloudTraffic()
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """The clients of one bucket in this process.
+
+    once: sends a request once.
+    copying: waits longer for an answer.
+    parts: repeats the parts of an upload.
+    """
+
+    once: Any
+    copying: Any
+    parts: Any
+    outage: Outage
+
+
+@cache
+def connect(address: CloudAddress) -> _Connection:
+    """Returns the clients of a bucket. Threads share them; a forked process must not."""
+    outage = Outage(service=address.service.name)
+    patient = {"max_retries": 60, "retry_timeout": timedelta(seconds=outage.patience)}
+    return _Connection(
+        address.open({"max_retries": 0}, _READ_SECONDS),
+        address.open({"max_retries": 0}, _COPY_SECONDS),
+        address.open(patient if outage.patience else {"max_retries": 0}, _READ_SECONDS),
+        outage,
+    )
+
+
+def status_of(error: BaseException) -> int:
+    """Returns the HTTP status of an answer; 0 without an answer."""
+    match = _STATUS.search(str(error))
+    return int(match[1]) if match else 0
+
+
+def code_of(error: BaseException) -> str:
+    """Returns the service's code of an error; "" without one."""
+    match = _CODE.search(str(error))
+    return match[1] if match else ""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed later: the service is overloaded, broken, or out of reach."""
+    if status := status_of(error):
+        return was_sent(error) and may_succeed_later(status)
+    # No answer came, or one that the service did not write (a proxy did).
+    return was_sent(error) and bool(_NO_ANSWER.search(_first_lines(error)))
+
+
+def was_sent(error: BaseException) -> bool:
+    """Whether the service may have seen the request: there were credentials for it."""
+    return _ROLE_SERVER not in str(error)
+
+
+class CloudBucket:
+    """One bucket or container. Its requests raise FAILURES. `translate_errors` converts them."""
+
+    def __init__(self, address: CloudAddress) -> None:
+        self._address, self._service = address, address.service
+
+    @property
+    def connection(self) -> _Connection:
+        """Returns the clients of this process. Raises StorageError in a fork of a process that used the store."""
+        if (first := _find_process()) != os.getpid():
+            raise StorageError(
+                "STORE_FORKED",
+                f"Process {first} used an object store and then forked process {os.getpid()}, which cannot use one.",
+                hint="Start processes by `spawn`, or use stores only after the fork.",
+            )
+        return connect(self._address)
+
+    def send(self, act: Callable[[_Connection], T], sent: int = 0) -> T:
+        """Sends a request, and sends it again while the store is overloaded or out of reach."""
+        connection = self.connection
+        outage = connection.outage
+        began, tries = outage.begin_request(), 0
+        while True:
+            traffic.add(1, sent)
+            try:
+                answer = act(connection)
+            except FAILURES as error:
+                if not is_transient(error):
+                    outage.end()  # The service answered, or the request cannot be sent at all.
+                    raise
+                tries += 1
+                pause = outage.choose_pause(began, tries, code_of(error) or type(error).__name__)
+                if pause is None:
+                    raise
+                time.sleep(pause)
+                continue
+            outage.end()
+            return answer
+
+    def describe(self, key: str) -> dict[str, Any]:
+        """Returns size, time and ETag of an object."""
+        described: dict[str, Any] = self.send(lambda to: obstore.head(to.once, key))
+        return described
+
+    def load(self, key: str, start: int, length: int | None, etag: str | None = None) -> bytes:
+        """Returns a part that is not empty, or the whole; only of the object with this ETag."""
+        # Without a range for the whole: every range of an empty object is refused.
+        options: Any = {"if_match": etag} if etag else {}
+        if start or length is not None:
+            options["range"] = {"offset": start} if length is None else (start, start + length)
+        data = self.send(lambda to: bytes(obstore.get(to.once, key, options=options).bytes()))
+        traffic.add(received=len(data))
+        return data
+
+    def put(self, key: str, path: str, data: bytes) -> None:
+        """Sends one conditional request: it decides all races. Raises as `settle`."""
+        mark = uuid.uuid4().hex
+        named: Any = {"mode": "create", "attributes": {PUT_MARK: mark}, "use_multipart": False}
+        for left in reversed(range(_CONFLICTS)):
+            try:
+                self.send(lambda to: obstore.put(to.once, key, data, **named), len(data))
+            except FAILURES as error:
+                # A put of the same name is under way.
+                if code_of(error) == "ConditionalRequestConflict" and left:
+                    continue
+                self.settle(path, error, lambda: self.find_mark(key) == mark)
+            return
+
+    def copy(self, source: str, target: str, path: str, is_same: Callable[[], bool], overwrite: bool) -> None:
+        """Copies inside the store, to a free name unless `overwrite`. Raises as `settle`, FileNotFoundError.
+
+        is_same: whether the target has the bytes of the source. Raises FileNotFoundError for an absent target.
+        """
+        try:
+            self.send(lambda to: obstore.copy(to.copying, source, target, overwrite=overwrite))
+        except FileNotFoundError:
+            raise  # The source is absent.
+        except TakenError as error:
+            raise make_taken_error(path) from error
+        except FAILURES as error:
+            self.settle(path, error, is_same)
+
+    def settle(self, path: str, error: Exception, is_ours: Callable[[], bool]) -> None:
+        """Finds out the outcome of a write that failed. Returns if it made the object, else raises the known outcome.
+
+        Raises AlreadyExistsError, UnknownOutcomeError, StorageError.
+
+        is_ours: whether this write made the object. Raises FileNotFoundError if there is none.
+        """
+        if isinstance(error, TidefoldError):
+            raise error  # No request was sent.
+        if not was_sent(error):
+            raise self.as_ours(path, error) from error
+        is_made: bool | None = None
+        try:
+            is_made = is_ours()
+        except FileNotFoundError:
+            pass
+        except FAILURES:
+            raise self._make_unknown(path, error) from error
+        if is_made:
+            return
+        if is_refusal(status_of(error)):
+            raise self.as_ours(path, error) from error
+        if is_made is None:  # Absence proves nothing: the lost request may still arrive.
+            raise self._make_unknown(path, error) from error
+        raise make_taken_error(path) from error
+
+    def find_mark(self, key: str) -> str:
+        """Returns the mark of the put that made an object; "" for a foreign object. Raises FileNotFoundError."""
+        attributes = self.send(lambda to: obstore.get(to.once, key, options={"head": True}).attributes)
+        return str(attributes.get(PUT_MARK, ""))
+
+    def read_pages(self, prefix: str, after: str = "") -> Iterator[Sequence[dict[str, Any]]]:
+        """Yields the pages of all objects below a folder, or those behind a name. A page that fails is asked for again.
+
+        A server that announces more names and does not say where they begin ends the listing: obstore cannot tell that.
+        So an object that is not listed is absent only if a request for it says so.
+        """
+        last, stream = after, None
+
+        def step(to: _Connection) -> Sequence[dict[str, Any]] | None:
+            nonlocal stream
+            try:
+                stream = stream or iter(obstore.list(to.once, prefix, offset=last or None, chunk_size=self._page))
+                return next(stream, None)
+            except FAILURES:
+                stream = None
+                raise
+
+        while page := self.send(step):
+            yield page
+            last = page[-1]["path"]
+            if len(page) < self._page:
+                return
+
+    @property
+    def _page(self) -> int:
+        """Names of one page. Where a store does not list in order, all names are one page."""
+        return PAGE if self._address.is_sorted else 1 << 40
+
+    def delete(self, keys: Sequence[str], path: str) -> None:
+        """Deletes objects. An absent one is no error. Raises StorageError."""
+        with self.translate_errors(path):
+            try:
+                self.send(lambda to: obstore.delete(to.once, keys))
+            except FAILURES as error:
+                if not self.is_absence(path, error):
+                    raise
+                if len(keys) == 1:
+                    return
+                for key in keys:  # Which one is absent is not said, nor which ones were deleted.
+                    self.delete([key], path)
+
+    def is_absence(self, path: str, error: Exception) -> bool:
+        """Whether the service reported that the object itself is absent (I23)."""
+        return isinstance(self.as_ours(path, error), NotFoundError)
+
+    def as_ours(self, path: str, error: Exception) -> TidefoldError:
+        """Returns the error to raise for a failed request about a path."""
+        status, code, service = status_of(error), code_of(error), self._service
+        if unfit := find_unfit(path, status, service.name):
+            return unfit
+        is_absent = isinstance(error, FileNotFoundError) or status == 404
+        if code in _NO_BUCKET or (is_absent and not code and not self._exists()):
+            return StorageError(
+                service.missing_code,
+                f"The {service.place} `{self._address.bucket}` does not exist, or these credentials may not see it.",
+            )
+        if code in _ABSENT or (is_absent and not code):
+            return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
+        if isinstance(error, InvalidPathError):
+            return StorageError(
+                "STORE_KEY",
+                f"`{path}`: {_first_lines(error)}.",
+                hint="Give that object another name, or delete it: its folder cannot be listed.",
+            )
+        if not was_sent(error):
+            return StorageError(
+                f"{service.family}_CREDENTIALS", f"There are no credentials for {service.name}.", hint=service.login
+            )
+        if status in (401, 403):
+            reason = code or "no reason given"
+            hint = f"Check the credentials; they need {service.rights}."
+            return StorageError(
+                f"{service.family}_DENIED", f"`{path}`: {service.name} refuses access ({reason}).", hint=hint
+            )
+        return StorageError("STORAGE", f"`{path}`: {explain(error)}", hint=service.hint)
+
+    @contextmanager
+    def translate_errors(self, path: str) -> Iterator[None]:
+        """Converts errors. Raises NotFoundError only if the service reported that the object itself is absent (I23)."""
+        try:
+            yield
+        except TidefoldError:
+            raise
+        except FAILURES as error:
+            raise self.as_ours(path, error) from error
+
+    def _exists(self) -> bool:
+        """Whether the bucket exists: an absent object and an absent bucket may have the same answer."""
+        try:
+            self.send(lambda to: next(iter(obstore.list(to.once, "tidefold-looks-for-the-bucket", chunk_size=1)), None))
+        except FAILURES as error:
+            if status_of(error) != 404:
+                raise self.as_ours(self._address.bucket, error) from error
+            return False
+        return True
+
+    def _make_unknown(self, path: str, error: Exception) -> UnknownOutcomeError:
+        reason, code = self.as_ours(path, error), code_of(error)
+        # In a conflict the other writer may be an earlier try of this put.
+        doubt = "S3_CONFLICT" if code == "ConditionalRequestConflict" else "UNKNOWN_OUTCOME"
+        doubt = reason.code if is_refusal(status_of(error)) else doubt
+        message = f"Whether `{path}` was written is not known ({code or type(error).__name__})."
+        return UnknownOutcomeError(doubt, message, hint=reason.hint)
+
+
+def explain(error: Exception) -> str:
+    """Returns the service's own words, without the address of the request: it may hold a signature (I26)."""
+    text = re.sub(r"https?://\S+", "the store", _first_lines(error))
+    code = code_of(error)
+    return f"{code or type(error).__name__}: {' '.join(text.split())[:300]}"
+
+
+def _first_lines(error: BaseException) -> str:
+    return str(error).partition("\n\nDebug source")[0]
+
+
+@cache
+def _find_process() -> int:
+    """Returns the first process that used a store: this one, or the one that it was forked from."""
+    return os.getpid()

@@ -1,0 +1,124 @@
+"""What obstore changes for a store: no fork, no condition at the end of a long stream, listings that may end early."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.gcs_server import GcsBucketOfTest
+from support.object_stores import refuse_fork, run_apart
+from support.s3_server import S3Bucket
+from tidefold.errors import AlreadyExistsError, StorageError
+from tidefold.storage import SizedStore, Store, open_store
+from tidefold.storage.object_store import PART
+from tidefold.testing import SnapshotStorageContract
+
+pytest.importorskip("obstore", reason="There is no obstore.")
+HERE = Path("/")
+
+
+@pytest.fixture(autouse=True)
+def on_obstore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEFOLD_OBSTORE", "1")
+
+
+@pytest.fixture
+def store(s3: S3Bucket) -> Store:
+    return open_store(s3.address, HERE)
+
+
+class TestS3(SnapshotStorageContract):
+    @pytest.fixture
+    def address(self, s3: S3Bucket) -> str:
+        return s3.address
+
+
+class TestAzure(SnapshotStorageContract):
+    @pytest.fixture
+    def address(self, azure: str) -> str:
+        return azure
+
+
+class TestGcs(SnapshotStorageContract):
+    @pytest.fixture
+    def address(self, gcs: GcsBucketOfTest) -> str:
+        return gcs.address
+
+
+def test_a_fork_of_a_process_that_used_a_store_is_refused_by_name(s3: S3Bucket) -> None:
+    run_apart(refuse_fork, s3.address)
+
+
+def test_a_large_put_is_one_conditional_request(s3: S3Bucket, store: Store) -> None:
+    """Whatever is contested is decided by the service, also above the size of a part."""
+    won: list[int] = []
+    s3.server.heal()
+
+    def put(number: int) -> None:
+        try:
+            store.put_if_absent("race", bytes([number]) * (PART + 1))
+        except AlreadyExistsError:
+            return
+        won.append(number)
+
+    threads = [threading.Thread(target=put, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert store.read("race", 0, 1) == bytes(won)
+    assert {method for method, address in s3.server.requests() if "/race" in address} == {"PUT", "HEAD", "GET"}
+
+
+def test_a_stream_is_sent_while_it_is_written_and_refused_where_its_name_is_taken(s3: S3Bucket, store: Store) -> None:
+    store.put_if_absent("x", b"first")
+    for path in ("x", "y"):
+        with pytest.raises(AlreadyExistsError) if path == "x" else os.scandir("/"), store.create(path) as stream:
+            for _ in range(5):
+                stream.write(bytes(PART // 2))
+            sent = [a for method, a in s3.server.requests() if method == "PUT" and "partNumber" in a and path in a]
+            assert sent
+    assert store.read("x") == b"first"
+    assert [(one.path, one.bytes) for one in store.list("")] == [("x", 5), ("y", PART * 5 // 2)]
+    assert "Uploads" not in s3.client.list_multipart_uploads(Bucket=s3.name)
+
+
+@pytest.fixture
+def ends_early(s3: S3Bucket) -> Iterator[Any]:
+    """A server that announces more names and does not say where they begin."""
+    page = "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"
+    s3.server.fail("GET", "list-type=2", status=200, code="OK", body=page, times=9)
+    yield
+    s3.server.heal()
+
+
+def test_a_listing_that_ends_early_makes_no_known_file_absent(s3: S3Bucket, store: Store, ends_early: None) -> None:
+    assert isinstance(store, SizedStore)
+    store.put_if_absent("f/one", b"1")
+    assert store.list("f") == []
+    assert store.find_sizes("f", ["f/one", "f/two"]) == {"f/one": 1}
+    s3.server.fail("HEAD", "/f/two", status=403, code="AccessDenied")
+    with pytest.raises(StorageError):
+        store.find_sizes("f", ["f/one", "f/two"])
+
+
+def test_a_name_that_obstore_cannot_list_is_named(s3: S3Bucket, store: Store) -> None:
+    s3.put("a/store/f//x", b"1")
+    with pytest.raises(StorageError, match="f//x") as refused:
+        store.list("f")
+    assert (refused.value.code, "another name" in refused.value.hint) == ("STORE_KEY", True)
+
+
+def test_an_error_shows_no_address_of_a_request(s3: S3Bucket, store: Store) -> None:
+    """The address of a request may hold a signature. Promise I26."""
+    s3.server.fail("GET", "/x", status=400, code="Odd", times=9)
+    with pytest.raises(StorageError) as failed:
+        store.read("x")
+    assert "Odd" in str(failed.value)
+    assert s3.server.url not in str(failed.value)
