@@ -1,7 +1,7 @@
 # Every command a contributor needs. The same ones run in .ci/run.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help install lock lint test errors wrap test-fast test-spark test-airflow test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-clients bench-scale bench-sets bench-snapshot bench-growth fault-matrix two-coordinators unsynced soak demo up airflow down clean
+.PHONY: help install lock lint test errors wrap test-fast test-spark test-airflow test-drills bench bench-counts bench-ingest bench-log bench-listing bench-long bench-capacity bench-quality bench-s3 bench-scale bench-sets bench-snapshot bench-growth fault-matrix two-coordinators unsynced soak demo up airflow down clean
 
 # Set in some shells; with it every start would compile all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -140,9 +140,6 @@ bench-quality: install ## About 3 minutes: the quality gate over a million rows,
 
 bench-s3: install ## About a minute: requests, bytes and seconds of snapshots in S3; writes docs/contributors/benchmarks/s3.md
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/s3.py
-
-bench-clients: install ## About a minute: this project's client for S3 against obstore (`pip install obstore` first); prints the tables
-	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/object_clients.py
 
 bench-scale: install ## About 10 minutes, goes on where it was stopped: bytes and CPU of dealing up to 10,000 buckets and 1,000 change sets, ledger requests, runs over 100 to 5,000 logs; writes docs/contributors/benchmarks/scale.md
 	PYTHONPATH=include:plugins:tests:scripts $(PYTHON) benchmarks/scale.py

@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.snapshot.confirm import confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.storage.s3.traffic import Traffic, read_traffic
+from tidefold.storage.traffic import CloudTraffic, traffic
 from tidefold.wiring import open_pipeline
 
 DELAY, BUCKETS = 0.03, 200
@@ -48,10 +49,13 @@ def open_at(folder: Path, store: str, threads: int) -> Pipeline:
     return open_pipeline(config)
 
 
-def measure(act: Callable[[], object]) -> tuple[float, Traffic]:
-    before, begun = read_traffic(), time.perf_counter()
+def measure(act: Callable[[], object]) -> tuple[float, CloudTraffic]:
+    before, begun = replace(traffic), time.perf_counter()
     act()
-    return time.perf_counter() - begun, read_traffic().since(before)
+    seconds = time.perf_counter() - begun
+    return seconds, CloudTraffic(
+        traffic.requests - before.requests, traffic.sent - before.sent, traffic.received - before.received
+    )
 
 
 def fold(pipeline: Pipeline, run: str, kind: KindPolicy) -> None:
@@ -59,10 +63,8 @@ def fold(pipeline: Pipeline, run: str, kind: KindPolicy) -> None:
     assert done.status == "staged", done
 
 
-def line(what: str, seconds: float, found: Traffic) -> str:
-    copies = found.requests.get("copy_object", 0) + found.requests.get("upload_part_copy", 0)
-    others = found.total - copies
-    return f"| {what} | {copies:,} | {others:,} | {found.sent:,} | {found.received:,} | {seconds:.1f} |"
+def line(what: str, seconds: float, exchanged: CloudTraffic) -> str:
+    return f"| {what} | {exchanged.requests:,} | {exchanged.sent:,} | {exchanged.received:,} | {seconds:.1f} |"
 
 
 def measure_snapshots(bucket: S3Bucket, folder: Path) -> list[str]:
@@ -122,8 +124,8 @@ def main() -> None:
         "Requests of deltalake are not counted. The first incremental snapshot after a full one reads the files of the",
         "table, to prove that they are those of the snapshot. The next one carries them without a request.",
         "",
-        "| what | copies | other requests | bytes sent | bytes received | seconds |",
-        "|---|---|---|---|---|---|",
+        "| what | requests | bytes sent | bytes received | seconds |",
+        "|---|---|---|---|---|",
         *lines,
         "",
         "Requests to copy one file inside S3:",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import urllib.request
+from datetime import timedelta
 
-from s3fs import S3FileSystem
+import obstore
+from obstore.store import S3Store
 
 
 def main() -> None:
     """Fails while the store does not respond; Compose then starts it again."""
-    store = S3FileSystem(endpoint_url=os.environ["AWS_ENDPOINT_URL"])
-    [bucket] = sys.argv[1:]
-    if bucket not in store.ls(""):
-        store.mkdir(bucket)
+    store = S3Store(sys.argv[1], client_options={"allow_http": True})
+    try:
+        obstore.list(store, "none").collect()
+    except obstore.exceptions.BaseError as error:
+        if "NoSuchBucket" not in str(error):
+            raise
+        address = obstore.sign(store, "PUT", "", timedelta(minutes=1))
+        urllib.request.urlopen(urllib.request.Request(address, method="PUT")).close()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ of them, one bucket for each.
 from __future__ import annotations
 
 import functools
-import os
 import uuid
 import zlib
 from collections import Counter
@@ -107,7 +106,7 @@ def azure_server() -> Iterator[AzureServer]:
 
 @pytest.fixture
 def azure_landing(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureContainer:
-    """A new container, and the environment by which adlfs and deltalake find it."""
+    """A new container, and the environment by which obstore and deltalake find it."""
     for name, value in azure_server.environment.items():
         monkeypatch.setenv(name, value)
     return azure_server.make_container()
@@ -115,14 +114,12 @@ def azure_landing(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def azure(azure_landing: AzureContainer) -> str:
-    """The address of a folder in a new container, and the environment by which adlfs and deltalake find it."""
+    """The address of a folder in a new container, and the environment by which obstore and deltalake find it."""
     return azure_landing.address
 
 
 @pytest.fixture(scope="session")
 def gcs_server() -> Iterator[GcsServer]:
-    if "TIDEFOLD_OBSTORE" not in os.environ:
-        pytest.importorskip("gcsfs", reason="There is no gcsfs.")
     python = find_testbench()
     if python is None:
         pytest.skip("There is no storage-testbench: name the Python that has Google's in GCS_TESTBENCH.")
@@ -133,7 +130,7 @@ def gcs_server() -> Iterator[GcsServer]:
 
 @pytest.fixture
 def gcs(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> GcsBucketOfTest:
-    """A new bucket, and the environment by which gcsfs and tidefold find it."""
+    """A new bucket, and the environment by which tidefold finds it."""
     for name, value in gcs_server.environment.items():
         monkeypatch.setenv(name, value)
     return gcs_server.make_bucket()

@@ -19,7 +19,6 @@ from typing import Any
 BANK = Path(__file__).parents[2] / "tests" / "data" / "bank" / "truth"
 # Packages that only an extra brings.
 _LEFT_OUT = re.compile(r"tidefold\.(spark\.jobs|testing)|__main__|azure|gcs")
-_OF_S3 = re.compile(r"tidefold\..*s3")
 
 
 def import_all() -> None:
@@ -30,8 +29,7 @@ def import_all() -> None:
     spark = find_version(find_spark())
     assert spark, find_spark()
     names = [module.name for module in pkgutil.walk_packages(tidefold.__path__, "tidefold.")]
-    has_s3 = importlib.util.find_spec("s3fs")
-    names = [name for name in names if not _LEFT_OUT.search(name) and (has_s3 or not _OF_S3.match(name))]
+    names = [name for name in names if not _LEFT_OUT.search(name)]
     if SparkFeature.DATA_SOURCE in spark.lacks or not importlib.util.find_spec("pyspark"):
         names = [name for name in names if name not in ("tidefold.spark.data_source", "tidefold.read.spark_reader")]
     for name in names:

@@ -167,7 +167,7 @@ def opens_whole(root: Path, log: str, version: int) -> list[str]:
 def preload() -> None:
     """Loads what commands load when they need it, for processes that are forked from this one."""
     load()
-    for name in ("duckdb", "tidefold.quality.run.duckdb_rows", "tidefold.storage.s3.store"):
+    for name in ("duckdb", "tidefold.quality.run.duckdb_rows", "tidefold.storage.cloud"):
         importlib.import_module(name)
 
 

@@ -17,7 +17,7 @@ from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.source_progress import NO_PROGRESS
 from tidefold.errors import AlreadyExistsError, StorageError
 from tidefold.storage import Store, open_store
-from tidefold.storage.object_store import READ
+from tidefold.storage.range_reader import READ
 
 
 def write_name(address: str, path: str, number: int) -> bool:
@@ -48,21 +48,6 @@ def race_processes(address: str, method: str) -> None:
     assert {name: store.read(name) for name in wanted} == {name: str(number).encode() for name, number in found}
 
 
-def fork_and_read(address: str) -> None:
-    """Checks that a process and its fork read the store that the process opened and used."""
-    store = open_store(address, Path("/"))
-    store.put_if_absent("before", b"parent")
-    context = multiprocessing.get_context("fork")
-    found = context.Queue()
-    child = context.Process(target=_read_inherited, args=(store, found))
-    child.start()
-    assert found.get(timeout=60) == (b"parent", ["before"])
-    child.join(60)
-    assert child.exitcode == 0
-    assert store.read("before") == b"parent"
-    assert [entry.path for entry in store.list("")] == ["before"]
-
-
 def refuse_fork(address: str) -> None:
     """Checks that a fork of a process that used a store gets an error by name, and that its parent goes on."""
     store = open_store(address, Path("/"))
@@ -84,10 +69,6 @@ def _name_refusal(address: str, found: Any) -> None:
             act()
         except StorageError as error:
             found.put(error.code)
-
-
-def _read_inherited(store: Store, found: Any) -> None:
-    found.put((store.read("before"), [entry.path for entry in store.list("")]))
 
 
 def run_apart(check: Callable[..., None], *arguments: Any) -> None:

@@ -22,7 +22,7 @@ from tidefold.operations.requests import Fold, SnapshotRequest
 from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.spark.full_run import FullRun
 from tidefold.spark.steps import IngestStep
-from tidefold.storage.s3.traffic import read_traffic
+from tidefold.storage.traffic import traffic
 
 _PROGRESS_SECONDS = 5.0
 
@@ -112,12 +112,12 @@ def print_run(terminal: Terminal, run: FullRun, saved: Sequence[Outcome] | None 
 
 
 def _report_traffic(terminal: Terminal) -> dict[str, Any]:
-    """Prints what this process and S3 exchanged, and returns it for the JSON output; nothing without S3."""
-    traffic = read_traffic()
-    if not traffic.total:
+    """Prints what this process and object stores exchanged, and returns it for the JSON output; nothing without one."""
+    if not traffic.requests:
         return {}
     terminal.line(str(traffic))
-    return {"s3": {"requests": dict(traffic.requests), "bytes_sent": traffic.sent, "bytes_received": traffic.received}}
+    exchanged = {"requests": traffic.requests, "bytes_sent": traffic.sent, "bytes_received": traffic.received}
+    return {"object_stores": exchanged}
 
 
 def print_next_steps(terminal: Terminal, run: FullRun) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tidefold.compute.broadcast_work import BroadcastWork, ReceivedWork, TaskWork
 from tidefold.compute.connect_session import explain_errors, find_connected, mark_operations
 from tidefold.errors import TidefoldError, from_wire, to_wire, wrap_unexpected
-from tidefold.storage.object_client import cancel_writes
+from tidefold.storage.cancellation import cancel_writes
 
 if TYPE_CHECKING:
     import pyarrow as pa

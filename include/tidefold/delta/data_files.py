@@ -23,7 +23,7 @@ from tidefold.domain.paths import DataFileName, change_path, data_path
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.errors import AlreadyExistsError
 from tidefold.storage import Store
-from tidefold.storage.object_client import require_not_cancelled
+from tidefold.storage.cancellation import require_not_cancelled
 from tidefold.storage.store import make_taken_error
 
 # A wrong bound hides rows. So does a missing one: deltalake 1.6.6 reads it as null (decision 0006). So every column

@@ -17,7 +17,7 @@ from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Address, FoldTask
 from tidefold.storage import link_data_file
 from tidefold.storage.addresses import meeting
-from tidefold.storage.object_client import require_not_cancelled
+from tidefold.storage.cancellation import require_not_cancelled
 
 _CHUNK = 1 << 20
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidefold.errors import InvalidInputError
-from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
-from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
+from tidefold.storage.cloud_address import SCHEMES
 from tidefold.storage.local_store import LocalStore
 from tidefold.storage.store import (
     SizedStore,
@@ -39,7 +34,6 @@ __all__ = [
     "link_data_file",
     "logs_at_once",
     "open_store",
-    "require_extra",
 ]
 
 
@@ -55,36 +49,11 @@ def open_store(address: str, base: Path) -> Store:
         return LocalStore(base / address)
     if scheme == "file" and address.startswith("file:///"):
         return LocalStore(Path(address.removeprefix("file://")))
-    if scheme in ("s3", *AZURE_SCHEMES, GCS_SCHEME) and os.environ.get("TIDEFOLD_OBSTORE"):
+    if scheme in SCHEMES:
+        # The client is loaded only if it is used.
         from tidefold.storage.cloud import CloudStore
 
         return CloudStore(address)
-    if scheme == "s3":
-        # The client is loaded only if it is used.
-        from tidefold.storage.s3.store import S3Store
-
-        return S3Store(address)
-    if scheme in AZURE_SCHEMES:
-        with require_extra("azure", "Azure"):
-            from tidefold.storage.azure.store import AzureStore
-        return AzureStore(address)
-    if scheme == GCS_SCHEME:
-        with require_extra("gcs", "Google Cloud Storage"):
-            from tidefold.storage.gcs.store import GcsStore
-        return GcsStore(address)
     from tidefold.storage.addresses import open_plugin
 
     return open_plugin(scheme, address)
-
-
-@contextmanager
-def require_extra(extra: str, place: str) -> Iterator[None]:
-    """Converts the error of a client that is not installed. Raises InvalidInputError, which names the extra."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise InvalidInputError(
-            "STORE_EXTRA",
-            f"Folders in {place} need the package `{error.name}`, which is not installed.",
-            hint=f'Install it: `pip install "tidefold[{extra}]"`, also where Spark\'s tasks run.',
-        ) from error

@@ -18,11 +18,13 @@ import obstore
 
 from tidefold.errors import AlreadyExistsError, InvalidInputError, NotFoundError, RefusedError
 from tidefold.storage.cloud_address import CloudAddress
-from tidefold.storage.cloud_client import COPIED, FAILURES, PART, PUT_MARK, CloudBucket, status_of, traffic
-from tidefold.storage.object_client import REQUESTS_AT_ONCE
-from tidefold.storage.object_store import READ, RangeReader
+from tidefold.storage.cloud_client import COPIED, FAILURES, PART, PUT_MARK, CloudBucket, status_of
+from tidefold.storage.range_reader import READ, open_ranges
 from tidefold.storage.store import StoredObject, make_outside_error, make_taken_error
+from tidefold.storage.traffic import traffic
 
+# Files of one log that are copied, checked, read or deleted at once.
+REQUESTS_AT_ONCE = 64
 _BEHIND_THE_END = "Wanted range starting at"  # obstore's own words, where an answer is the whole object.
 
 
@@ -107,9 +109,8 @@ class CloudStore:
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        ranges = RangeReader(lambda start, length: self.read(path, start, length), self._require_size(path))
-        with io.BufferedReader(ranges, READ) as stream:
-            yield cast(BinaryIO, stream)
+        with open_ranges(lambda start, length: self.read(path, start, length), self._require_size(path)) as stream:
+            yield stream
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self._bucket.put(self._key(path), path, data)
@@ -191,7 +192,7 @@ class CloudStore:
         if taken:
             service = self._place.service
             raise RefusedError(
-                f"{service.family}_NO_REPLACE",
+                "STORE_NO_REPLACE",
                 f"`{taken[0]}` exists, and tidefold never replaces an object in {service.name}.",
                 hint=f"Remove the object (`{service.remove} {self.uri(taken[0])}`) and call again: repair writes it "
                 "back.",

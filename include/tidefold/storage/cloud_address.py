@@ -26,8 +26,7 @@ _OWN = ["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE"
 class CloudService:
     """The words for one service.
 
-    family: the first part of its error codes.
-    place, missing_code: what holds objects there, and the code of the error if there is none.
+    place: what holds objects there.
     rights: what credentials need.
     login: how to give credentials.
     hint: what to check after a failed request.
@@ -35,9 +34,7 @@ class CloudService:
     """
 
     name: str
-    family: str
     place: str
-    missing_code: str
     rights: str
     login: str
     hint: str
@@ -46,9 +43,7 @@ class CloudService:
 
 _S3 = CloudService(
     name="S3",
-    family="S3",
     place="bucket",
-    missing_code="S3_BUCKET_MISSING",
     rights="s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload",
     login="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with `pip install boto3`.",
     hint="Call again. If it happens again, check AWS_ENDPOINT_URL, AWS_REGION and the state of S3.",
@@ -56,9 +51,7 @@ _S3 = CloudService(
 )
 _AZURE = CloudService(
     name="Azure",
-    family="AZURE",
     place="container",
-    missing_code="AZURE_CONTAINER_MISSING",
     rights="the role Storage Blob Data Contributor",
     login="Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or give the machine an identity.",
     hint="Call again. If it happens again, check AZURE_STORAGE_ENDPOINT and the state of Azure.",
@@ -66,9 +59,7 @@ _AZURE = CloudService(
 )
 _GCS = CloudService(
     name="Google Cloud Storage",
-    family="GCS",
     place="bucket",
-    missing_code="GCS_BUCKET_MISSING",
     rights="the role Storage Object Admin (roles/storage.objectAdmin)",
     login="Set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud auth application-default login`.",
     hint="Call again. If it happens again, check the state of Google Cloud Storage.",

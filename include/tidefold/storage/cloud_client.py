@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
@@ -24,8 +23,9 @@ from obstore.exceptions import BaseError, InvalidPathError
 
 from tidefold.errors import NotFoundError, StorageError, TidefoldError, UnknownOutcomeError
 from tidefold.storage.cloud_address import CloudAddress
-from tidefold.storage.object_client import Outage, find_unfit, is_refusal, may_succeed_later
+from tidefold.storage.outage import PATIENCE, Outage, find_patience, find_unfit, is_refusal, may_succeed_later
 from tidefold.storage.store import make_taken_error
+from tidefold.storage.traffic import traffic
 
 T = TypeVar("T")
 # Errors of a request, and of a stream.
@@ -44,37 +44,8 @@ _STATUS = re.compile(r"code: (\d{3})\b")
 _CODE = re.compile(r"(?:<Code>|\(code: )([A-Z]\w+)")
 _ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "ContainerNotFound"}
 _NO_ANSWER = re.compile("HTTP error|response|request or")
-# Where a machine of a cloud asks for its role: obstore's last way to log in.
-_ROLE_SERVER = "169.254.169.254"
-
-
-@dataclass
-class CloudTraffic:
-    """What this process and object stores have exchanged so far, without deltalake's and Spark's own requests.
-
-    requests: repeated ones included.
-    sent, received: bytes of bodies.
-    """
-
-    requests: int = 0
-    sent: int = 0
-    received: int = 0
-    _lock: Any = field(default_factory=threading.Lock, repr=False)
-
-    def add(self, requests: int = 0, sent: int = 0, received: int = 0) -> None:
-        """Counts what a thread exchanged."""
-        with self._lock:
-            self.requests += requests
-            self.sent += sent
-            self.received += received
-
-    def __str__(self) -> str:
-        return (
-            f"{self.requests:,} requests to object stores, {self.sent:,} bytes sent, {self.received:,} bytes received"
-        )
-
-
-traffic = CloudTraffic()
+# The address where a machine of a cloud asks for its role is obstore's last way to log in.
+_NO_LOGIN = re.compile(r"169\.254\.169\.254|Credentials \{|token request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +66,14 @@ class _Connection:
 @cache
 def connect(address: CloudAddress) -> _Connection:
     """Returns the clients of a bucket. Threads share them; a forked process must not."""
-    outage = Outage(service=address.service.name)
-    patient = {"max_retries": 60, "retry_timeout": timedelta(seconds=outage.patience)}
+    # AWS_MAX_ATTEMPTS is of S3.
+    patience = find_patience() if address.scheme == "s3" else PATIENCE
+    outage = Outage(patience, service=address.service.name)
+    patient = {"max_retries": 60, "retry_timeout": timedelta(seconds=patience)}
     return _Connection(
         address.open({"max_retries": 0}, _READ_SECONDS),
         address.open({"max_retries": 0}, _COPY_SECONDS),
-        address.open(patient if outage.patience else {"max_retries": 0}, _READ_SECONDS),
+        address.open(patient if patience else {"max_retries": 0}, _READ_SECONDS),
         outage,
     )
 
@@ -127,7 +100,7 @@ def is_transient(error: BaseException) -> bool:
 
 def was_sent(error: BaseException) -> bool:
     """Whether the service may have seen the request: there were credentials for it."""
-    return _ROLE_SERVER not in str(error)
+    return not _NO_LOGIN.search(str(error))
 
 
 class CloudBucket:
@@ -145,7 +118,11 @@ class CloudBucket:
                 f"Process {first} used an object store and then forked process {os.getpid()}, which cannot use one.",
                 hint="Start processes by `spawn`, or use stores only after the fork.",
             )
-        return connect(self._address)
+        try:
+            return connect(self._address)
+        except BaseError as error:
+            message = f"The credentials for {self._service.name} cannot be used: {explain(error)}"
+            raise StorageError("STORE_CREDENTIALS", message, hint=self._service.login) from error
 
     def send(self, act: Callable[[_Connection], T], sent: int = 0) -> T:
         """Sends a request, and sends it again while the store is overloaded or out of reach."""
@@ -296,7 +273,7 @@ class CloudBucket:
         is_absent = isinstance(error, FileNotFoundError) or status == 404
         if code in _NO_BUCKET or (is_absent and not code and not self._exists()):
             return StorageError(
-                service.missing_code,
+                "STORE_BUCKET_MISSING",
                 f"The {service.place} `{self._address.bucket}` does not exist, or these credentials may not see it.",
             )
         if code in _ABSENT or (is_absent and not code):
@@ -309,14 +286,12 @@ class CloudBucket:
             )
         if not was_sent(error):
             return StorageError(
-                f"{service.family}_CREDENTIALS", f"There are no credentials for {service.name}.", hint=service.login
+                "STORE_CREDENTIALS", f"There are no credentials for {service.name}.", hint=service.login
             )
         if status in (401, 403):
             reason = code or "no reason given"
             hint = f"Check the credentials; they need {service.rights}."
-            return StorageError(
-                f"{service.family}_DENIED", f"`{path}`: {service.name} refuses access ({reason}).", hint=hint
-            )
+            return StorageError("STORE_DENIED", f"`{path}`: {service.name} refuses access ({reason}).", hint=hint)
         return StorageError("STORAGE", f"`{path}`: {explain(error)}", hint=service.hint)
 
     @contextmanager
@@ -342,7 +317,7 @@ class CloudBucket:
     def _make_unknown(self, path: str, error: Exception) -> UnknownOutcomeError:
         reason, code = self.as_ours(path, error), code_of(error)
         # In a conflict the other writer may be an earlier try of this put.
-        doubt = "S3_CONFLICT" if code == "ConditionalRequestConflict" else "UNKNOWN_OUTCOME"
+        doubt = "STORE_CONFLICT" if code == "ConditionalRequestConflict" else "UNKNOWN_OUTCOME"
         doubt = reason.code if is_refusal(status_of(error)) else doubt
         message = f"Whether `{path}` was written is not known ({code or type(error).__name__})."
         return UnknownOutcomeError(doubt, message, hint=reason.hint)

@@ -16,8 +16,8 @@ from airflow.sdk.execution_time.xcom import XCom
 from tidefold.errors import TidefoldError
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.removal_details import EVERYTHING, hosts_of
-from tidefold.storage.s3.traffic import read_traffic
 from tidefold.storage.safe_files import make_private_folder
+from tidefold.storage.traffic import traffic
 from tidefold_airflow.airflow_versions import (
     AirflowException,
     AirflowFailException,
@@ -116,7 +116,7 @@ def report(outcomes: Sequence[Outcome], context: Context, has_events: bool = Fal
     summary = {outcome.log: _summarize(outcome) for outcome in outcomes}
     for outcome in outcomes:
         _log.log(logging.ERROR if outcome.error else logging.INFO, "%s: %s", outcome.log, outcome.message)
-    if (traffic := read_traffic()).total:
+    if traffic.requests:
         _log.info("This task: %s.", traffic)
     failed = [o for o in outcomes if o.error]
     if failed:

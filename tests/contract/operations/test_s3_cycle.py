@@ -34,7 +34,7 @@ from tidefold.operations.savepoint.take import SavepointRequest, take_savepoint
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.storage.s3 import store as s3_store
+from tidefold.storage import cloud_client
 
 Rows = dict[int, str | None]
 # One bucket changes and one is carried: each more costs requests.
@@ -81,7 +81,7 @@ def test_a_log_lives_its_whole_life_in_s3(pipeline: Pipeline, s3: S3Bucket, monk
     assert table_rows(pipeline) == history[4]
     assert {n: snapshot_rows(pipeline, n) for n in history} == history
 
-    monkeypatch.setattr(s3_store, "_PAGE", 1)
+    monkeypatch.setattr(cloud_client, "PAGE", 1)
     check_subsume(pipeline, s3)
     assert truncate(pipeline, "accounts").status == "truncated"
     assert table_rows(pipeline) == history[4]
@@ -107,7 +107,7 @@ def check_subsume(pipeline: Pipeline, s3: S3Bucket) -> None:
     s3.server.heal()
     outcome = subsume(pipeline, "accounts")
     pages = [address for method, address in s3.server.requests() if method == "GET" and "tables" in address]
-    assert [("max-keys=1" in page, "_data" in page) for page in pages if "list-type" in page] == [(True, True)]
+    assert ["_data" in page for page in pages if "list-type" in page] == [True]
     assert outcome.facts["snapshots"] == [1, 2]
     gone = before - {entry.path for entry in pipeline.store.list("")}
     assert (outcome.status, outcome.facts["files"]) == ("subsumed", len({p for p in gone if "/ledger/" not in p}))
@@ -220,9 +220,11 @@ def test_a_run_names_its_requests_and_bytes(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 1, "text": "a"}])
     command = ["run", "accounts", "--config", str(pipeline.config.path)]
     done = CliRunner().invoke(app, command)
-    assert re.search(r"\n[\d,]+ requests to S3, [\d,]+ bytes sent, [\d,]+ bytes received\n", done.stdout), done.output
-    found = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)["s3"]
-    assert found["requests"]["list_objects_v2"] > 0
+    assert re.search(r"\n[\d,]+ requests to object stores, [\d,]+ bytes sent, [\d,]+ bytes received\n", done.stdout), (
+        done.output
+    )
+    found = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)["object_stores"]
+    assert found["requests"] > 0
     assert found["bytes_received"] > 0
 
 

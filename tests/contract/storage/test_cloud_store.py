@@ -10,44 +10,18 @@ from typing import Any
 
 import pytest
 
-from support.gcs_server import GcsBucketOfTest
 from support.object_stores import refuse_fork, run_apart
 from support.s3_server import S3Bucket
 from tidefold.errors import AlreadyExistsError, StorageError
 from tidefold.storage import SizedStore, Store, open_store
-from tidefold.storage.object_store import PART
-from tidefold.testing import SnapshotStorageContract
+from tidefold.storage.cloud_client import PART
 
-pytest.importorskip("obstore", reason="There is no obstore.")
 HERE = Path("/")
-
-
-@pytest.fixture(autouse=True)
-def on_obstore(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEFOLD_OBSTORE", "1")
 
 
 @pytest.fixture
 def store(s3: S3Bucket) -> Store:
     return open_store(s3.address, HERE)
-
-
-class TestS3(SnapshotStorageContract):
-    @pytest.fixture
-    def address(self, s3: S3Bucket) -> str:
-        return s3.address
-
-
-class TestAzure(SnapshotStorageContract):
-    @pytest.fixture
-    def address(self, azure: str) -> str:
-        return azure
-
-
-class TestGcs(SnapshotStorageContract):
-    @pytest.fixture
-    def address(self, gcs: GcsBucketOfTest) -> str:
-        return gcs.address
 
 
 def test_a_fork_of_a_process_that_used_a_store_is_refused_by_name(s3: S3Bucket) -> None:

@@ -111,4 +111,4 @@ def test_a_package_cannot_replace_a_built_in_store(tmp_path: Path, monkeypatch: 
     (info / "entry_points.txt").write_text("[tidefold.stores]\ns3 = absent_module:Store\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert find_schemes() == ()
-    assert type(open_store("s3://bucket/x", tmp_path)).__name__ == "S3Store"
+    assert type(open_store("s3://bucket/x", tmp_path)).__name__ == "CloudStore"

@@ -70,7 +70,7 @@ def test_s3_refuses_to_replace_and_says_how_to_go_on(s3: S3Bucket) -> None:
     store.put_if_absent("d/one", b"old")
     with pytest.raises(RefusedError) as refused, store.replace(["d/two", "d/one"]):
         raise AssertionError("never begun")
-    assert (refused.value.code, "aws s3 rm s3://" in refused.value.hint) == ("S3_NO_REPLACE", True)
+    assert (refused.value.code, "aws s3 rm s3://" in refused.value.hint) == ("STORE_NO_REPLACE", True)
 
 
 @pytest.mark.parametrize("verb", ["put", "link", "replace"])

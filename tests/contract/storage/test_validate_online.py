@@ -17,9 +17,9 @@ from support.s3_server import S3Bucket
 from tidefold.cli.app import app
 from tidefold.errors import AlreadyExistsError, StorageError
 from tidefold.storage import open_store
+from tidefold.storage.cloud_client import CloudBucket
 from tidefold.storage.identity import probe
 from tidefold.storage.local_store import LocalStore
-from tidefold.storage.s3.client import Bucket
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def test_offline_asks_no_store(s3: S3Bucket, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "step", "code", "hint"),
     [
-        (("GET", "list-type=2"), "list", "S3_DENIED", "s3:ListBucket"),
-        (("PUT", "/one"), "put", "S3_DENIED", "s3:PutObject"),
-        (("GET", "/one"), "read back", "S3_DENIED", "s3:GetObject"),
-        (("POST", "delete"), "delete", "S3_DENIED", "s3:DeleteObject"),
+        (("GET", "list-type=2"), "list", "STORE_DENIED", "s3:ListBucket"),
+        (("PUT", "/one"), "put", "STORE_DENIED", "s3:PutObject"),
+        (("GET", "/one"), "read back", "STORE_DENIED", "s3:GetObject"),
+        (("POST", "delete"), "delete", "STORE_DENIED", "s3:DeleteObject"),
     ],
 )
 def test_a_missing_right_is_named_with_the_next_step(
@@ -88,7 +88,7 @@ def test_a_missing_right_is_named_with_the_next_step(
 
 def test_a_bucket_that_is_not_there_is_named(validate: Callable[..., Result], s3: S3Bucket) -> None:
     failed = validate("s3://no-such-bucket/a")
-    assert "error [S3_BUCKET_MISSING]" in failed.stderr
+    assert "error [STORE_BUCKET_MISSING]" in failed.stderr
 
 
 class Overwrites(LocalStore):
@@ -123,13 +123,7 @@ def test_a_store_that_breaks_its_promise_is_unfit(kind: type[LocalStore], step: 
 
 
 def test_an_s3_that_forgets_metadata_is_unfit(s3: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    call = Bucket.call
-
-    def without_metadata(bucket: Bucket, method: str, **given: Any) -> Any:
-        given.pop("Metadata", None)
-        return call(bucket, method, **given)
-
-    monkeypatch.setattr(Bucket, "call", without_metadata)
+    monkeypatch.setattr(CloudBucket, "find_mark", lambda bucket, key: "")
     with pytest.raises(StorageError, match="tell its own put") as unfit:
         probe(open_store(s3.address, Path("/")))
     assert unfit.value.code == "STORE_UNFIT"

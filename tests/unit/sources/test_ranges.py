@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.sources.landing.object_folder import ReadPages, list_names, split_names
+from tidefold.sources.landing.cloud_folder import ReadPages, list_names, split_names
 
 # Few letters, so that known and listed names meet; some beyond ASCII, which S3 orders by their UTF-8.
 _NAMES = st.lists(st.text("ab/é\U0001f600", max_size=4), unique=True, max_size=40)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tidefold.storage.object_client import FIRST_PATIENCE, PATIENCE, Outage, find_patience
+from tidefold.storage.outage import FIRST_PATIENCE, PATIENCE, Outage, find_patience
 
 
 class Clock:

@@ -56,6 +56,9 @@ def check_store(config: Config) -> Iterator[DoctorFinding]:
         yield DoctorFinding("store", FAIL, f"[{error.code}] {error.message}", hint)
         return
     yield DoctorFinding("store", OK, f"{store.address} passed: {', '.join(done)}.")
+    if store.address.startswith(("s3://", "gs://")):
+        message = "No listing shows the parts of killed uploads. A rule of the bucket deletes them"
+        yield DoctorFinding("store", OK, f"{message} (AbortIncompleteMultipartUpload).")
     if store_id and not config.store_id:
         message = "The configuration has no `store_id`, so tidefold cannot notice an empty store or another one."
         yield DoctorFinding("store", WARN, message, f"Add the line `store_id: {store_id}`.")

@@ -6,16 +6,25 @@ An object is replaced as a whole, and its ETag shows that.
 from __future__ import annotations
 
 import errno
-import io
-from collections.abc import Collection, Iterator
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from tidefold.errors import NotFoundError
 from tidefold.sources.landing.landing_place import ListedFile, ReplacedFileError, Stamp, find_tables_in, is_visible
-from tidefold.sources.landing.object_folder import BLOCK, StampPage, list_names, split_names
 from tidefold.storage.cloud_address import CloudAddress
 from tidefold.storage.cloud_client import FAILURES, CloudBucket, explain, status_of
-from tidefold.storage.object_store import RangeReader
+from tidefold.storage.range_reader import open_ranges
+
+T = TypeVar("T")
+Page: TypeAlias = Sequence[tuple[str, T]]
+# The pages of all names after a name; after the empty name: all.
+ReadPages: TypeAlias = Callable[[str], Iterable[Page[T]]]
+
+# So many chains at once, each of at least so many names.
+MOST, EACH = 8, 4000
+# Names relative to the prefix, and their stamps.
+StampPage: TypeAlias = list[tuple[str, Stamp]]
 
 
 class CloudFolder:
@@ -81,13 +90,57 @@ class CloudFolder:
             pinned = stamp or _stamp_from(self._bucket.describe(key))
         except FAILURES as error:
             raise _as_os_error(error, name) from error
-        return cast(BinaryIO, io.BufferedReader(RangeReader(load, pinned.size), BLOCK))
+        return open_ranges(load, pinned.size)
 
     def find_tables(self) -> dict[str, str]:
         return find_tables_in(name for page in self._read_pages("") for name, _ in page)
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
+
+
+class UnsortedListingError(Exception):
+    """The store does not list names in order, or not from a given name on."""
+
+
+def split_names(names: Collection[str], each: int = EACH, most: int = MOST) -> list[tuple[str, str]]:
+    """Returns ranges of names, each after its first and up to its second name. An empty second name: no end."""
+    parts = min(most, len(names) // each)
+    if parts < 2:
+        return [("", "")]
+    ordered = sorted(names)
+    ends = sorted({ordered[len(ordered) * part // parts] for part in range(1, parts)} - {""})
+    return list(zip(["", *ends], [*ends, ""], strict=True))
+
+
+def list_names(pages: ReadPages[T], ranges: Sequence[tuple[str, str]]) -> Iterator[tuple[str, T]]:
+    """Yields every name once, in order. A store that does not list in order is listed in one chain."""
+    if len(ranges) > 1:
+        try:
+            with ThreadPoolExecutor(len(ranges)) as pool:
+                parts = list(pool.map(lambda one: _list_range(pages, *one), ranges))
+        except UnsortedListingError:
+            pass
+        else:
+            yield from (entry for part in parts for entry in part)
+            return
+    for page in pages(""):
+        yield from page
+
+
+def _list_range(pages: ReadPages[T], after: str, upto: str) -> list[tuple[str, T]]:
+    entries: list[tuple[str, T]] = []
+    last = after
+    for page in pages(after):
+        for name, entry in page:
+            # The empty name is the object that stands for the folder itself.
+            if name <= last and (name or last):
+                raise UnsortedListingError
+            if upto and name > upto:
+                return entries
+            entries.append((name, entry))
+            last = name
+    return entries
 
 
 def _stamp_from(item: dict[str, Any]) -> Stamp:

@@ -19,9 +19,7 @@ from tidefold.errors import InvalidInputError, RefusedError
 from tidefold.sources.landing.landing_place import DiskFolder, LandingPlace, find_kind
 from tidefold.sources.landing.name_times import UUID
 from tidefold.sources.landing.streams import is_packed_name
-from tidefold.storage import require_extra
-from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
-from tidefold.storage.gcs.address import SCHEME as GCS_SCHEME
+from tidefold.storage.cloud_address import SCHEMES
 
 # A path, or the address of a folder in an object store, such as `s3://bucket/prefix`.
 Place: TypeAlias = str | os.PathLike[str]
@@ -44,22 +42,10 @@ def folder_at(address: Place) -> LandingPlace:
     text = os.fspath(address)
     scheme = text.partition("://")[0] if "://" in text else ""
     # Imported here, so that only logs in an object store load its client.
-    if os.environ.get("TIDEFOLD_OBSTORE") and scheme in ("s3", *AZURE_SCHEMES, GCS_SCHEME):
+    if scheme in SCHEMES:
         from tidefold.sources.landing.cloud_folder import CloudFolder
 
         return CloudFolder(text)
-    if scheme == "s3":
-        from tidefold.sources.landing.s3_folder import S3Folder
-
-        return S3Folder(text)
-    if scheme in AZURE_SCHEMES:
-        with require_extra("azure", "Azure"):
-            from tidefold.sources.landing.azure_folder import AzureFolder
-        return AzureFolder(text)
-    if scheme == GCS_SCHEME:
-        with require_extra("gcs", "Google Cloud Storage"):
-            from tidefold.sources.landing.gcs_folder import GcsFolder
-        return GcsFolder(text)
     if scheme not in ("", "file"):
         from tidefold.sources.landing.fsspec_folder import FsspecFolder
 

@@ -20,8 +20,7 @@ from fsspec.core import url_to_fs
 
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.sources.landing.landing_place import ListedFile, Stamp, find_tables_in, is_hidden, is_visible
-from tidefold.sources.landing.object_folder import BLOCK
-from tidefold.storage.object_store import RangeReader
+from tidefold.storage.range_reader import READ, RangeReader
 from tidefold.storage.safe_files import UnsafeFileError
 
 T = TypeVar("T")
@@ -57,7 +56,7 @@ class FsspecFolder:
                 stream.seek(start)
                 return cast(bytes, stream.read(length))
 
-        return cast(BinaryIO, io.BufferedReader(_OpenedFile(load, size, stream), BLOCK))
+        return cast(BinaryIO, io.BufferedReader(_OpenedFile(load, size, stream), READ))
 
     def find_stamp(self, name: str, stream: BinaryIO | None = None) -> Stamp:
         return self._describe(name, self._ask(name, lambda files, root: files.info(f"{root}/{name}"))).stamp

@@ -107,7 +107,7 @@ def test_a_listing_that_breaks_off_ingests_nothing(tmp_path: Path, s3: S3Bucket)
 
 @pytest.mark.parametrize(
     ("status_", "code", "expected"),
-    [(403, "AccessDenied", "S3_DENIED"), (404, "NoSuchBucket", "S3_BUCKET_MISSING")],
+    [(403, "AccessDenied", "STORE_DENIED"), (404, "NoSuchBucket", "STORE_BUCKET_MISSING")],
 )
 def test_a_bucket_that_cannot_be_listed_is_no_empty_one(
     tmp_path: Path, s3: S3Bucket, status_: int, code: str, expected: str
@@ -187,7 +187,7 @@ def test_a_read_that_fails_holds_up_this_file_alone(tmp_path: Path, s3: S3Bucket
 
 
 ODD = (
-    "a b.csv", "ä+%20.csv", "a?b=c.csv", "a#b.csv", "x?versionId=1.csv", "a//b.csv", "quote'\".csv", "tab\t.csv",
+    "a b.csv", "ä+%20.csv", "a?b=c.csv", "a#b.csv", "x?versionId=1.csv", "quote'\".csv",
     "$(id).csv", "a\\b.csv", "sub folder/2026-11-01/a.csv", "~.csv", "*.csv",
 )  # fmt: skip
 
@@ -196,7 +196,7 @@ def test_odd_keys_are_taken_as_they_are(tmp_path: Path, s3: S3Bucket) -> None:
     pipeline = begin(tmp_path, s3)
     for number, name in enumerate(ODD):
         put(s3, name, f"{HEAD}{number},a,1\n")
-    for name in ("_SUCCESS", ".hidden.csv", "_temporary/0/a.csv", "a/../b.csv", "x.csv.tmp", "folder/"):
+    for name in ("_SUCCESS", ".hidden.csv", "_temporary/0/a.csv", "x.csv.tmp", "folder/"):
         put(s3, name, "")
     put(s3, "readme.txt", "x")
     outcome = take(pipeline)
@@ -206,6 +206,17 @@ def test_odd_keys_are_taken_as_they_are(tmp_path: Path, s3: S3Bucket) -> None:
     [problem] = shown.landing.listed
     assert (problem.file, problem.size, problem.changed > 0) == ("readme.txt", 1, True)
     assert take(pipeline).error_code == "FOREIGN_FILE"
+
+
+@pytest.mark.parametrize("name", ["a//b.csv", "a/../b.csv", "tab\t.csv"])
+def test_a_key_that_cannot_be_listed_is_named_with_the_next_step(tmp_path: Path, s3: S3Bucket, name: str) -> None:
+    pipeline = begin(tmp_path, s3)
+    put(s3, name, f"{HEAD}1,a,1\n")
+    outcome = take(pipeline)
+    assert (outcome.error_code, name.split("/")[-1] in outcome.message) == ("STORE_KEY", True)
+    s3.client.delete_object(Bucket=s3.name, Key=f"{PREFIX}/{name}")
+    put(s3, "a.csv", f"{HEAD}1,a,1\n")
+    assert take(pipeline).facts["changes"] == 1
 
 
 def test_no_secret_and_no_endpoint_is_stored(tmp_path: Path, s3: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

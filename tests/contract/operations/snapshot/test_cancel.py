@@ -18,7 +18,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.paths import DataFileName
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.storage import object_client, open_store
+from tidefold.storage import cancellation, open_store
 
 SCHEMA = pa.schema([pa.field("id", pa.int64())])
 BATCH = pa.record_batch([pa.array(range(262_144), pa.int64())], schema=SCHEMA)
@@ -32,7 +32,7 @@ def test_a_cancelled_run_closes_and_deletes_the_files_of_its_other_threads(tmp_p
         yield BATCH
         assert store.list("", unfinished=True), "the file is open"
         half_written.set()
-        while not object_client._cancelled.wait(0.01):
+        while not cancellation._cancelled.wait(0.01):
             pass
         for _ in range(3):
             yield BATCH
