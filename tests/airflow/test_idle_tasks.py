@@ -19,7 +19,7 @@ from airflow.ti_deps.deps.trigger_rule_dep import TriggerRuleDep
 from support.pipelines import CONFIG, judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
+from tidefold.domain.verify.proof_record import ProofRecord, ReaderProof
 from tidefold.operations.ground.outcome import Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.local_copies.manage import retain_local

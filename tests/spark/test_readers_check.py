@@ -29,7 +29,7 @@ from support.s3_server import S3Bucket
 from tidefold.changelog.schema import DELETE
 from tidefold.delta.deletion_vectors import deletions, descriptor
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.verify.expected_files import ReaderProof
+from tidefold.domain.verify.proof_record import ReaderProof
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline

@@ -11,7 +11,7 @@ from tidefold.domain.ingest.append import differences
 from tidefold.domain.snapshot.select_kind import NAMED_KIND
 from tidefold.domain.source_progress import LOADED
 from tidefold.domain.table.table_spec import TableSpec
-from tidefold.domain.verify.expected_files import SourceProof, is_old
+from tidefold.domain.verify.proof_record import SourceProof, is_old
 from tidefold.domain.wording import choose_record_noun, count_noun, format_minute, in_units
 from tidefold.errors import InvalidInputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tidefold.config import LogConfig
     from tidefold.domain.log_state import Drill, ReadFrom, Snapshot
-    from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof, SourceProof
+    from tidefold.domain.verify.proof_record import ProofRecord, ReaderProof, SourceProof
     from tidefold.operations.inspect.check_history import ChecksOverTime
     from tidefold.operations.inspect.log_status import LogStatus
     from tidefold.operations.local_copies.inventory import LocalUse

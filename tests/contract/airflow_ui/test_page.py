@@ -28,7 +28,7 @@ from tidefold.domain.log_state import SnapshotKind, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import bounds
 from tidefold.domain.uploads import UploadTotals
-from tidefold.domain.verify.expected_files import ScrubBudget
+from tidefold.domain.verify.proof_record import ScrubBudget
 from tidefold.domain.wording import in_units
 from tidefold.errors import StorageError
 from tidefold.operations.ground.pipeline import Pipeline

@@ -12,7 +12,7 @@ from support.commands import attempt as call
 from support.commands import call_json
 from support.pipelines import judge_all, make_pipeline, put
 from tidefold.compute.runners import in_process
-from tidefold.domain.verify.expected_files import ProofRecord, ReaderProof
+from tidefold.domain.verify.proof_record import ProofRecord, ReaderProof
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.status import status as read_status
 from tidefold.operations.requests import Fold

@@ -16,7 +16,7 @@ from tidefold.changelog.schema import DELETE
 from tidefold.compute.runners import in_process
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
-from tidefold.domain.verify.expected_files import ScrubBudget
+from tidefold.domain.verify.proof_record import ScrubBudget
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import Outcome

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.verify.expected_files import SourceProof
+from tidefold.domain.verify.proof_record import SourceProof
 from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError, RefusedError, TidefoldError
 from tidefold.operations.attest.faults import KeyFault

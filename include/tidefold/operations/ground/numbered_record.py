@@ -13,7 +13,7 @@ import msgspec
 from tidefold.domain.alarms import AlarmRecord
 from tidefold.domain.paths import record_path
 from tidefold.domain.plan import PlanRecord
-from tidefold.domain.verify.expected_files import ProofRecord
+from tidefold.domain.verify.proof_record import ProofRecord
 from tidefold.errors import NotFoundError
 from tidefold.storage import Store
 from tidefold.typed_json import decode_json

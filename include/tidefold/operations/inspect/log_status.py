@@ -14,7 +14,7 @@ from tidefold.domain.retention.log_bounds import tails
 from tidefold.domain.table.schema_evolution import describe_schemas
 from tidefold.domain.table.types import FIRST
 from tidefold.domain.uploads import UploadTotals
-from tidefold.domain.verify.expected_files import ProofRecord
+from tidefold.domain.verify.proof_record import ProofRecord
 from tidefold.domain.wording import explain_experimental
 from tidefold.operations.ground.outcome import Outcome
 

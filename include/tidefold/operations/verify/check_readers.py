@@ -18,7 +18,7 @@ from tidefold.delta.raw_commit import TableProtocol
 from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
-from tidefold.domain.verify.expected_files import ReaderProof
+from tidefold.domain.verify.proof_record import ReaderProof
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status, for_each_log

@@ -11,7 +11,8 @@ from tidefold.domain.log_state import ChangeSet, DeletionState, LogState, Snapsh
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.sets.set_state import find_wrong_member
 from tidefold.domain.snapshot.transitions import require_readable
-from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, FileRole, ProofRecord, StoredFile, list_kept
+from tidefold.domain.verify.expected_files import Copy, Damage, DamageKind, FileRole, StoredFile, list_kept
+from tidefold.domain.verify.proof_record import ProofRecord
 from tidefold.domain.wording import count_noun
 from tidefold.errors import AlreadyExistsError, CorruptError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger

@@ -17,7 +17,8 @@ from tidefold.config.models.units import find_bytes
 from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths, SetPaths
-from tidefold.domain.verify.expected_files import Damage, FileRole, ProofRecord, ScrubBudget, ScrubChoice, choose_files
+from tidefold.domain.verify.expected_files import Damage, FileRole
+from tidefold.domain.verify.proof_record import ProofRecord, ScrubBudget, ScrubChoice, choose_files
 from tidefold.domain.wording import in_units
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, OutdatedLedgerError
 from tidefold.ledger import Ledger, read_manifest

@@ -17,8 +17,6 @@ from tidefold.domain.verify.expected_files import (
     Damage,
     Expected,
     FileRole,
-    ProofRecord,
-    ScrubChoice,
     StoredFile,
     StoredLocation,
     count_copies,
@@ -26,10 +24,9 @@ from tidefold.domain.verify.expected_files import (
     data_files,
     delta_logs,
     manifest_files,
-    record_scrub,
-    record_verify,
     segment_files,
 )
+from tidefold.domain.verify.proof_record import ProofRecord, ScrubChoice, record_scrub, record_verify
 from tidefold.errors import CorruptError, NotFoundError, TidefoldError
 from tidefold.ledger import Ledger, read_manifest_at
 from tidefold.operations.ground.outcome import Outcome, Status

@@ -20,7 +20,7 @@ from support.local_copies import cycle, disk, grown, land, make, stage, take
 from support.pipelines import CONFIG, make_pipeline, put
 from support.s3_server import S3Bucket
 from tidefold.domain.paths import LogPaths, record_path
-from tidefold.domain.verify.expected_files import ProofRecord, ScrubBudget
+from tidefold.domain.verify.proof_record import ProofRecord, ScrubBudget
 from tidefold.errors import CorruptError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import Outcome

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidefold.domain.verify.expected_files import (
+from tidefold.domain.verify.proof_record import (
     ProofRecord,
     ScrubBudget,
     choose_files,

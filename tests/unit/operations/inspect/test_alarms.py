@@ -28,7 +28,7 @@ from tidefold.domain.alarms import (
 from tidefold.domain.commit_times import CommitTimeRange
 from tidefold.domain.landing_problems import LandingProblem, list_problems
 from tidefold.domain.log_state import Drill, Snapshot, SnapshotKind, State, Stopped, Verdict
-from tidefold.domain.verify.expected_files import ProofRecord
+from tidefold.domain.verify.proof_record import ProofRecord
 from tidefold.domain.wording import format_age
 from tidefold.errors import InvalidInputError, StorageError
 from tidefold.operations.ground.outcome import Outcome
