@@ -124,7 +124,13 @@ def test_a_file_of_questions_alone_is_written_too_and_validate_says_what_to_do(f
     assert "  ## QUESTION key:" in text
     refused = CliRunner().invoke(app, ["validate"])
     assert (refused.exit_code, "QUESTION" in refused.stderr) == (2, True)
+    # What is asked is nowhere answered: without its marks the file waits for the same answers.
     Path("tidefold.yaml").write_text(uncommented(text))
+    undecided = CliRunner().invoke(app, ["validate"])
+    assert (undecided.exit_code, "is still `?`" in undecided.stderr) == (2, True), undecided.stderr
+    Path("tidefold.yaml").write_text(
+        uncommented(text).replace("key: [?]", "key: [a]").replace("order: [?]", "order: file")
+    )
     assert CliRunner().invoke(app, ["validate"]).exit_code == 0
 
 

@@ -233,7 +233,8 @@ def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterato
     yield from (f"      {name}: {_value(value)}" for name, value in log.options)
     for name, value in _commit_time(log).items():
         yield f"      {name}: {_word(value)} # when the source wrote it, for `tidefold snapshot as-of`; also in `order`"
-    key = ", ".join(_word(name) for name in log.key) or "?"
+    asked = {question.about for question in log.questions if not question.sure}
+    key = "?" if "key" in asked else ", ".join(_word(name) for name in log.key) or "?"
     if log.appends:
         yield "    key: []"
         yield "    merge: append # each row is one more row of the table"
@@ -246,6 +247,7 @@ def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterato
     if log.ignored:
         yield f"    ignored: {_value(list(log.ignored))} # no type fits these; the table leaves them out"
     order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
+    order = "[?]" if "order" in asked else order
     if not log.appends:
         yield f"    order: {order} # decides which of two changes is the later one"
         if log.merge:
