@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from decimal import Context, Decimal
 
@@ -29,7 +30,7 @@ def write(person: Person, source: str, columns: str, order: str = "file", log: s
 
 
 def init(person: Person, *answers: tuple[str, str]) -> str:
-    """Proposes the landing folder. A log with questions is taken as it is proposed, after these replacements."""
+    """Proposes the landing folder. A log with questions takes the first candidates, then these replacements."""
     (person.folder / "tidefold.yaml").unlink()
     done = person.call("init", "landing")
     assert done.exit_code == 0, done.output
@@ -42,6 +43,10 @@ def init(person: Person, *answers: tuple[str, str]) -> str:
         f"  {line}" if raw.startswith("  # ") else line
         for raw, line in zip(path.read_text().splitlines(), lines, strict=True)
     )
+    for about, first in re.findall(
+        r"## QUESTION (key|order): [^\n]*Candidates: ([^;\n]+)", text.replace("\n  ##   ", " ")
+    ):
+        text = text.replace(f"{about}: [?]", f"{about}: [{first}]", 1)
     for old, new in answers:
         assert old in text, text
         text = text.replace(old, new)
