@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
 from decimal import Context, Decimal
 
@@ -14,7 +13,7 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
-from support.person import HEAD, ROWS, Person
+from support.person import HEAD, ROWS, Person, take_first
 from tidefold.sources.records.encodings import format_unscaled
 
 SOURCE = {"connector": "postgresql", "lsn": 1, "txId": 1, "sequence": '["1","1"]', "ts_ms": 1, "snapshot": "false"}
@@ -43,10 +42,7 @@ def init(person: Person, *answers: tuple[str, str]) -> str:
         f"  {line}" if raw.startswith("  # ") else line
         for raw, line in zip(path.read_text().splitlines(), lines, strict=True)
     )
-    for about, first in re.findall(
-        r"## QUESTION (key|order): [^\n]*Candidates: ([^;\n]+)", text.replace("\n  ##   ", " ")
-    ):
-        text = text.replace(f"{about}: [?]", f"{about}: [{first}]", 1)
+    text = take_first(text)
     for old, new in answers:
         assert old in text, text
         text = text.replace(old, new)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from support import effort
 from support.feeds.days import DAYS, KINDS, Kind, Row
-from support.person import Person
+from support.person import Person, take_first
 from tidefold.cli.app import app
 
 
@@ -23,7 +23,7 @@ def _init(who: Person, kind: Kind) -> None:
     done = CliRunner(env={"COLUMNS": "160"}).invoke(app, words, input=f"{kind.answers}\n\n")
     assert done.exit_code == 0, done.output
     path = who.folder / "tidefold.yaml"
-    text = re.sub(r"(?m)^  # ", "  ", path.read_text())
+    text = take_first(re.sub(r"(?m)^  # ", "  ", path.read_text()))
     assert len(kind.edits) + len(kind.answers.split()) <= 2
     for old, new in kind.edits.items():
         lines = [line for line in text.splitlines() if old in line and not line.lstrip().startswith("#")]

@@ -41,7 +41,7 @@ def test_files_order_rows_where_no_column_says_when(tmp_path: Path, monkeypatch:
         "plain": ("id,name", "", "[file]"),
         "business": ("id,name,due_date", ",2026-12-0{}", "[file]"),
         "changed": ("id,name,updated_on", ",2026-11-0{}", "[updated_on, file]"),
-        "column": ("id,file,due_date", ",2026-12-0{}", "[due_date]"),
+        "column": ("id,file,due_date", ",2026-12-0{}", "[?]"),
     }
 
     def land(log: str, number: int, value: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
-from support.person import Person
+from support.person import Person, take_first
 from tidefold.cli.app import app
 
 Files = Mapping[str, str | bytes]
@@ -44,7 +44,7 @@ def configured(person: Person, name: str) -> str:
 def answer(person: Person, **answers: str) -> None:
     """Takes the comment signs of the log away. answers: the new value of a line."""
     path = person.folder / "tidefold.yaml"
-    text = re.sub(r"(?m)^  # (?!#)", "  ", path.read_text())
+    text = take_first(re.sub(r"(?m)^  # (?!#)", "  ", path.read_text()))
     for name, value in answers.items():
         text, count = re.subn(rf"(?m)^( *){name}: .*\n", rf"\1{name}: {value}\n" if value else "", text)
         assert count == 1, (name, text)

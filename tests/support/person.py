@@ -43,6 +43,24 @@ ROWS = "I,1,Ann,1.50,2026-11-01 08:00:00\nI,2,Bob,2.50,2026-11-01 08:01:00\n"
 LINE = '{"op":"I","id":1,"text":"a","ts":"2026-11-01T08:00:00Z"}\n'
 CODED = re.compile(r"`([^`]+)`")
 
+_ASKED = re.compile(r"## QUESTION (key|order):((?:[^\n]|\n  ##   )*)|(?<=\b)(key|order): \[\?\]")
+
+
+def take_first(text: str) -> str:
+    """Answers the open keys and orders of a file of `init` with their first candidates, if they have one."""
+    first: dict[str, str] = {}
+
+    def answer(found: re.Match[str]) -> str:
+        about, said, name = found.groups()
+        if not about:
+            return f"{name}: [{first.get(name, '?')}]"
+        first[about] = (
+            " ".join(said.replace("\n  ##", "").partition("Candidates: ")[2].partition(";")[0].split()) or "?"
+        )
+        return found[0]
+
+    return _ASKED.sub(answer, text)
+
 
 @dataclass
 class Person:

@@ -73,13 +73,16 @@ def find_undecided(log: ProposedLog, path: SourcePlace, base: Path) -> tuple[str
     notes = (
         *log.notes,
         *([f"its folder {path} contains the store: land files in a folder of their own"] if around else []),
-        *(_ask(question) for question in log.questions if not question.sure),
+        *(_ask(question, log) for question in log.questions if not question.sure),
     )
     return notes or tuple(log_mistakes(log.id, _entry(log, path)))
 
 
-def _ask(question: ProposalQuestion) -> str:
-    candidates = f" Candidates: {'; '.join(question.candidates)}" if question.candidates else ""
+def _ask(question: ProposalQuestion, log: ProposedLog) -> str:
+    """Returns the question, with candidates as they may be written: by the names of the table."""
+    names = {column.alias: column.name for column in log.columns}
+    written = [", ".join(names.get(part, part) for part in one.split(", ")) for one in question.candidates]
+    candidates = f" Candidates: {'; '.join(written)}" if written else ""
     return f"{question.about}: {question.text}{candidates}"
 
 
