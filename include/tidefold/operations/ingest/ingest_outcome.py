@@ -284,7 +284,8 @@ def find_problems(accounted: Accounted, folder: str | None, instant: str, advice
         LandingProblem(p.file, p.code, p.message[:_SHOWN], p.hint[:_SHOWN], size=p.size, changed=p.changed)
         for p in accounted.all_problems
     )
-    problems = {(p.file, p.code): p for p in (*not_taken, *_find_waiting(accounted), *_find_useless(accounted, advice))}
+    every = (*not_taken, *_find_waiting(accounted), *_find_useless(accounted, advice), *_find_missing_rows(accounted))
+    problems = {(p.file, p.code): p for p in every}
     listed = replace(list_problems(problems.values()), topic=accounted.planned.landed.topic)
     stamped = replace(listed, listed=tuple(_add_stamp(p, accounted, folder) for p in listed.listed))
     return with_first_seen(stamped, accounted.listed.begun.landing, instant)
@@ -316,6 +317,27 @@ def _find_waiting(accounted: Accounted) -> Iterator[LandingProblem]:
                 "Wait while the file is being written. If its writer is done, remove the file.",
             )
         yield LandingProblem(name, "LANDED_WAITING", message, hint, fails=bool(sizes.get(name)))
+
+
+def _find_missing_rows(accounted: Accounted) -> Iterator[LandingProblem]:
+    """Yields a stream of Debezium that begins without a snapshot, until rows of one, or of a load, come."""
+    begun, feed = accounted.listed.begun, accounted.listed.feed
+    taken = [a.landed for a in accounted.arrivals]
+    results = (accounted.results[one.name].account for one in taken)
+    if not feed or "loaded" not in feed.options or any(one and one.snapshot_rows for one in results):
+        return
+    yield from (p for p in begun.landing.listed if p.code == "SOURCE_SNAPSHOT_MISSING")
+    if taken and not any(one.stream.max_order for one in begun.positions):
+        first = min(taken, key=lambda one: (one.partition, one.first_offset))
+        message = (
+            f"`{first.name}` begins with a change, at offset {first.first_offset}, and has no rows of a snapshot. Rows "
+            "that have not changed since are missing."
+        )
+        hint = (
+            f"Load them: `tidefold source load {accounted.log} --connection NAME` (PostgreSQL). Or let Debezium take "
+            "an incremental snapshot. If the table was empty before, nothing is missing."
+        )
+        yield LandingProblem(first.name, "SOURCE_SNAPSHOT_MISSING", message, hint, fails=False)
 
 
 def _find_useless(accounted: Accounted, advice: str) -> Iterator[LandingProblem]:

@@ -283,6 +283,7 @@ def advance(log: EnvelopeLog, at: ReaderPosition, order: OrderPoint, source: Sou
     # Only `r` is a row of a snapshot. Connectors (PostgreSQL 3.6.1, MariaDB 3.5.0) that are killed during or soon
     # after a snapshot mark the changes after their restart as rows of an initial one.
     mark = source.snapshot if op == "r" else None
+    at.account.snapshot_rows += op == "r"
     begins_snapshot = False
     if mark in INITIAL:
         # All rows of an initial snapshot have one order, the highest so far. They replace what the log had before.

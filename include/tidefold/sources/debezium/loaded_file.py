@@ -63,7 +63,7 @@ def _parse(stream: BinaryIO, task: FileTask, shape: TableSpec, quarantine: Quara
 
 def _account(account: Account, about: AboutRows, task: FileTask, shape: TableSpec) -> Account:
     """Completes the account of a file: its offsets, and the position from which the source goes on."""
-    order = about.order
+    order, account.snapshot_rows = about.order, account.records
     if account.records:
         account.lowest = account.first = task.file.start
         account.last = task.file.start + account.records - 1

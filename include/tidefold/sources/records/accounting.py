@@ -124,6 +124,7 @@ class Account:
     stream: the stream position at the end of the file.
     refused_low: the lowest order of refused records that were not sent before.
     snapshot: the order of the rows of an initial snapshot.
+    snapshot_rows: how many rows of a snapshot there were, initial or not, also such as came again.
     cleared: the order of the last clear.
     truncates: how often the source emptied the whole table; a new initial snapshot does not count.
     unresolved: how many changes depend on rows of other keys.
@@ -149,6 +150,7 @@ class Account:
     stream: StreamPosition = NO_POSITION
     refused_low: OrderPoint | None = None
     snapshot: OrderPoint | None = None
+    snapshot_rows: int = 0
     cleared: OrderPoint = ()
     truncates: int = 0
     unresolved: int = 0

@@ -53,7 +53,7 @@ def test_files_become_change_sets_and_the_message_says_how_many(pipeline: Pipeli
     counts = "took 2 files: 4 changes, 1 tombstones, 0 repeated, 1 quarantined, 1 re-sent, 1 ignored"
     [quarantine] = outcome.facts["quarantine"]
     assert outcome.status == "taken"
-    assert outcome.message == f"{counts}; refused: 1 BROKEN_JSON, see {quarantine} in the store"
+    assert outcome.message.startswith(f"{counts}; refused: 1 BROKEN_JSON, see {quarantine} in the store; [SOURCE_SNAP")
     state = state_of(pipeline)
     assert [(c.sqn, c.rows, c.high) for c in state.change_sets] == [(1, 3, (1002, 1002)), (2, 1, (1004, 1004))]
     assert [(e.first_offset, e.next_offset, e.sqn) for e in state.landed] == [(0, 4, 1), (4, 8, 2)]
@@ -168,7 +168,7 @@ def test_a_file_that_became_a_link_after_it_was_taken_is_not_followed(pipeline: 
 def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    whole = text_of([record(i, i) for i in range(3)])
+    whole = text_of([record(i, i, "r") for i in range(3)])
     land(tmp_path, 0, whole[:-40])
     outcome = take(pipeline)
     assert outcome.message.endswith(f"; 1 file still being written: `{TOPIC}+0+0000000000.jsonl`")
@@ -186,7 +186,7 @@ def test_a_torn_end_of_the_newest_file_is_left_and_taken_once_it_is_complete(
 
 
 def test_a_complete_last_line_needs_no_line_end(pipeline: Pipeline, tmp_path: Path) -> None:
-    data = text_of([record(0), record(1)])
+    data = text_of([record(0, op="r"), record(1)])
     land(tmp_path, 0, data[:-1])
     assert take(pipeline).message == "took 1 file: 2 changes, 0 tombstones, 0 repeated, 0 quarantined"
     land(tmp_path, 0, data)
@@ -233,7 +233,7 @@ def test_other_bytes_under_a_known_name_are_an_error(pipeline: Pipeline, tmp_pat
 def test_a_cut_gzip_file_is_left_when_newest_and_stops_its_partition_otherwise(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    land(tmp_path, 0, [record(0)])
+    land(tmp_path, 0, [record(0, op="r")])
     whole = gzip.compress(text_of([record(i, i) for i in range(1, 50)]))
     cut = land(tmp_path, 1, whole[:-9], "jsonl.gz")
     outcome = take(pipeline)

@@ -204,9 +204,9 @@ def test_a_run_whose_new_records_are_all_refused_or_no_change_fails(grown: bool,
 
 def test_a_file_that_brings_nothing_and_one_that_cannot_be_compared_are_shown(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
-    old = land(tmp_path, 0, [record(0, 1), record(1, 2)])
+    old = land(tmp_path, 0, [record(0, 1, "r"), record(1, 2)])
     ingest_items(pipeline)
-    land(tmp_path, 0, [record(0, 1)], "json")
+    land(tmp_path, 0, [record(0, 1, "r")], "json")
     outcome = ingest_items(pipeline)
     assert "[LANDED_NOTHING_NEW]" in outcome.message
     assert codes(pipeline) == {"shop.public.items+0+0000000000.json": "LANDED_NOTHING_NEW"}
@@ -269,3 +269,24 @@ def test_no_landed_file_is_skipped_and_a_failed_try_moves_nothing(tmp_path: Path
     assert [entry.changes for entry in state.landed] == [1, 1, 1, 1]
     timed_rows.publish(pipeline, "run-1")
     assert len(timed_rows.rows(pipeline)) == 4
+
+
+def test_a_stream_that_begins_without_a_snapshot_is_named_until_rows_of_one_come(tmp_path: Path) -> None:
+    """The connector ran with `no_data`, or the topic forgot its beginning: only what changed was there, in silence."""
+    pipeline, name = make_landing(tmp_path), "shop.public.items+0+0000000007.jsonl"
+    land(tmp_path, 7, [record(7, 1, "u"), record(8, 2)])
+    outcome = ingest_items(pipeline)
+    assert (outcome.status, outcome.error_code) == ("taken", None)
+    assert "[SOURCE_SNAPSHOT_MISSING]" in outcome.message
+    assert "offset 7" in outcome.message
+    assert "tidefold source load items" in listed(pipeline)[name].hint
+    land(tmp_path, 9, [record(9, 1, "u")])
+    assert ingest_items(pipeline).error_code is None
+    assert codes(pipeline) == {name: "SOURCE_SNAPSHOT_MISSING"}
+    land(tmp_path, 10, [record(10, 3, "r", snapshot="incremental")])
+    assert "SOURCE_SNAPSHOT_MISSING" not in ingest_items(pipeline).message
+    assert codes(pipeline) == {}
+    # Later changes need no rows before them.
+    land(tmp_path, 11, [record(11, 3, "u")])
+    ingest_items(pipeline)
+    assert codes(pipeline) == {}
