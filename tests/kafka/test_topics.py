@@ -29,6 +29,7 @@ from tidefold.spark.steps import IngestStep
 from tidefold.wiring import open_pipeline
 from tidefold_airflow.observability.metrics import of_status
 from tidefold_airflow.ui.health import to_do
+from tidefold_airflow.ui.views.log import view_log
 
 
 @pytest.fixture
@@ -136,17 +137,46 @@ def test_deleted_records_are_counted_and_accepted_by_name(log: TopicLog) -> None
     call("run")
     log.send(range(4, 20))
     log.broker.forget(log.topic, 9)
+    # The doctor finds it before the run does.
+    (finding,) = check_landing(open_pipeline(log.folder / "tidefold.yaml").config)
+    assert "[KAFKA_GAP]" in finding.message
+    assert "5 records" in finding.message
     said = _fail()
     assert "KAFKA_GAP" in said
     assert "5 records" in said
+    # No connector is behind plain JSON.
+    assert "let the source send their rows again" in " ".join(said.split())
     assert "KAFKA_GAP" in _fail("run")
     assert "KAFKA_NO_GAP" in _fail("step", "ingest", "--accept-gap", " ")
     call("step", "ingest", "--accept-gap", "the snapshot has them")
     call("run")
     assert log.read_rows().keys() == {*range(4), *range(9, 20)}
-    mark = log.folder / "store/landed/items/_topic/given-up+0+4+9.json"
-    assert json.loads(mark.read_bytes())["why"] == "the snapshot has them"
+    told = " ".join(call("snapshot", "history", "items").output.split())
+    assert "up to 5 records of partition 0, from offset 4 on, were given up by" in told
+    assert told.endswith(": the snapshot has them")
+    (gap,) = json.loads(call("snapshot", "history", "items", "--format", "json").stdout)["gaps"]
+    assert (gap["begin"], gap["end"], gap["why"]) == (4, 9, "the snapshot has them")
+    assert gap["by"]
+    assert gap["at"]
     assert "KAFKA_NO_GAP" in _fail("step", "ingest", "--accept-gap", "again")
+    (finding,) = check_landing(open_pipeline(log.folder / "tidefold.yaml").config)
+    assert "answers" in finding.message
+
+
+def test_a_topic_that_forgot_its_snapshot_says_so(log: TopicLog) -> None:
+    rows = [(op, {"id": i, "text": "a"}) for i, op in enumerate("rrcu")]
+    source = {"connector": "postgresql", "snapshot": "false"}
+    sent = [
+        {"op": op, "after": row, "source": {**source, "sequence": f'[null,"{100 + row["id"]}"]'}} for op, row in rows
+    ]
+    log.broker.send(log.topic, [{"key": dump({"id": v["after"]["id"]}), "value": dump(v)} for v in sent])
+    log.broker.forget(log.topic, 2)
+    file = log.folder / "tidefold.yaml"
+    file.write_text(file.read_text().replace("format: json", "format: debezium-json, connector: postgresql"))
+    said = " ".join(_ingest().split())
+    assert "[SOURCE_SNAPSHOT_MISSING]" in said
+    assert "at offset 2" in said
+    assert "SOURCE_SNAPSHOT_MISSING" in call("status").output
 
 
 def test_gaps_are_accepted_wherever_they_are(log: TopicLog) -> None:
@@ -221,6 +251,10 @@ def test_a_run_is_bounded_and_more_partitions_join(log: TopicLog) -> None:
     call("run")
     call("run")
     assert log.read_rows().keys() == set(range(19))
+    # Nothing is behind: that is told, too, and is not what is told of a log without a topic.
+    (table,) = [line for line in call("status").output.splitlines() if f"{log.topic} " in line and " 2 " in line]
+    assert table.split()[-2:] == ["1", "0"]
+    assert [one.behind for one in view_log(pipeline, pipeline.ledger("items").read()).places] == [0, 0, 0]
     assert not has_news(pipeline, pipeline.ledger("items").read())
     call("check", "verify")
     (finding,) = check_landing(pipeline.config)

@@ -50,8 +50,8 @@ def history(terminal: Terminal, log: Log) -> None:
     """List every snapshot of a log, newest first.
 
     Shows state, kind, epoch, base, folded change sets, rows, full size, written size, verdict and run. For a restored
-    snapshot it also shows the source and the changes that were left out, for an aborted one the reason. Reads only the
-    ledger. Starts no Spark.
+    snapshot it also shows the source and the changes that were left out, for an aborted one the reason. Last come the
+    records that a topic no longer had (--accept-gap). Reads no data file. Starts no Spark.
 
     Example: tidefold snapshot history accounts
 
@@ -59,11 +59,13 @@ def history(terminal: Terminal, log: Log) -> None:
     """
     import msgspec
 
+    from tidefold.domain.paths import LogPaths
     from tidefold.domain.table.schema_evolution import describe_schemas
     from tidefold.operations.inspect.status import find_restorers
     from tidefold.operations.local_copies.inventory import local_use
     from tidefold.operations.local_copies.manage import snapshots_here
     from tidefold.presentation.tables import history_table, local_lines, reasons
+    from tidefold.sources.kafka.accepted_gaps import list_accepted_gaps
 
     pipeline = terminal.pipeline()
     state = pipeline.ledger(pipeline.log(log).id).read()
@@ -78,10 +80,12 @@ def history(terminal: Terminal, log: Log) -> None:
         {**msgspec.to_builtins(s), "tags": tags.get(s.id, []), "restored": restored.get(s.id), "local": s.id in local}
         for s in snapshots
     ]
-    use = local_use(pipeline)
+    use, gaps = local_use(pipeline), list_accepted_gaps(pipeline.store, LogPaths(log))
+    more = {"schemas": schemas, "gaps": msgspec.to_builtins(gaps), "local": asdict(use) if use else None}
     terminal.result(
-        {"log": log, "snapshots": data, "schemas": schemas, "local": asdict(use) if use else None},
+        {"log": log, "snapshots": data, **more},
         *shown,
+        *map(str, gaps),
         *local_lines(use),
     )
 

@@ -15,16 +15,18 @@ from pathlib import Path
 from tidefold.config import Config, LogConfig
 from tidefold.config.models.kafka import KafkaEntry
 from tidefold.domain.log_state import LogState
+from tidefold.domain.paths import LedgerPaths
 from tidefold.domain.snapshot.select_kind import MARKED_SHARE
 from tidefold.domain.wording import count_noun, format_age, in_units
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 from tidefold.ledger import Ledger, SetLedger
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
+from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ingest.land_topic import TopicLanding, list_topics
 from tidefold.operations.quality.suites import find_suite_errors
 from tidefold.sources.database.connection import Database
 from tidefold.sources.database.slot import find_slot
 from tidefold.sources.debezium.loaded_rows import read_marks
-from tidefold.sources.kafka.client import Topic, read_settings
 from tidefold.sources.landing.folders import folder_at
 from tidefold.storage import Store, open_store
 from tidefold.storage.identity import measure_skew, probe, read_identity, require_identity
@@ -99,14 +101,11 @@ def check_clock(config: Config) -> Iterator[DoctorFinding]:
 
 def check_landing(config: Config) -> Iterator[DoctorFinding]:
     """Lists the landing folder of each log that has one: are all files readable regular files? Reads no file."""
-    counts: list[int] = []
-    for one in config.sets.values():
-        if one.kafka:
-            yield _check_topic(f"set {one.name}", one.kafka, config.path.parent)
+    pipeline, counts = Pipeline(config, open_store(config.store, config.path.parent)), list[int]()
+    for paths, topic, _ in list_topics(pipeline, list(config.logs)):
+        yield _check_topic(pipeline, paths, topic)
     for log in config.logs.values():
-        if log.topic:
-            yield _check_topic(log.id, log.topic, config.path.parent)
-        elif log.landing:
+        if log.landing and not log.topic:
             yield from _check_folder(log.id, log.landing, counts)
     if counts:
         partly = " (there are more)" if max(counts) > MOST_FILES else ""
@@ -138,12 +137,10 @@ def _check_slots(log: LogConfig) -> Iterator[DoctorFinding]:
             yield DoctorFinding("slots", WARN, f"{left} {slot.told}, and no connector reads it.", hint)
 
 
-def _check_topic(log: str, entry: KafkaEntry, folder: Path) -> DoctorFinding:
+def _check_topic(pipeline: Pipeline, paths: LedgerPaths, entry: KafkaEntry) -> DoctorFinding:
+    log = paths.landed.partition("/")[2]
     try:
-        settings = read_settings(entry.connection)
-        _, reaches = Topic(entry.servers, entry.topic, settings).describe()
-        if registry := entry.open_registry(folder, settings):
-            registry.check()
+        reaches = TopicLanding(pipeline, paths, entry).check()
     except TidefoldError as error:
         return DoctorFinding("landing", FAIL, f"{log}: [{error.code}] {error.message}", error.hint or "")
     held = f"{count_noun(len(reaches), 'partition')} with {sum(one.end - one.first for one in reaches):,} offsets"

@@ -31,6 +31,7 @@ from tidefold.errors import (
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.owner import accept_folder
 from tidefold.sources.debezium.loaded_rows import read_marks
+from tidefold.sources.kafka.accepted_gaps import GIVEN_UP
 from tidefold.sources.kafka.client import KafkaRecord, Reach, Topic, read_settings
 from tidefold.sources.kafka.landed import LandedOffsets
 from tidefold.sources.kafka.lines import make_renderer
@@ -68,7 +69,7 @@ NOTHING = Landed()
 def land_topics(pipeline: Pipeline, logs: Sequence[str]) -> dict[str, Landed | TidefoldError]:
     """Lands what is new in the topics of these logs and of their sets. An error of one does not stop the others."""
     landed: dict[str, Landed | TidefoldError] = {}
-    for paths, topic, needing in _list_topics(pipeline, logs) if pipeline.again is None else ():
+    for paths, topic, needing in list_topics(pipeline, logs) if pipeline.again is None else ():
         one = _land(pipeline, paths, topic)
         for log in needing:
             before = landed.get(log, NOTHING)
@@ -79,7 +80,7 @@ def land_topics(pipeline: Pipeline, logs: Sequence[str]) -> dict[str, Landed | T
 
 def _land(pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> Landed | TidefoldError:
     try:
-        landing = _TopicLanding(pipeline, paths, config)
+        landing = TopicLanding(pipeline, paths, config)
         try:
             return landing.land()
         except NotFoundError:
@@ -96,7 +97,7 @@ def _land(pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> Landed 
         return wrap_unexpected(error)
 
 
-def _list_topics(pipeline: Pipeline, logs: Sequence[str]) -> Iterator[tuple[LedgerPaths, KafkaEntry, Sequence[str]]]:
+def list_topics(pipeline: Pipeline, logs: Sequence[str]) -> Iterator[tuple[LedgerPaths, KafkaEntry, Sequence[str]]]:
     """Yields where a topic lands, the topic, and which of these logs need it."""
     # Of a set the transactions come first: a table that is read after them has all their records.
     for one in pipeline.config.sets.values():
@@ -110,7 +111,7 @@ def _list_topics(pipeline: Pipeline, logs: Sequence[str]) -> Iterator[tuple[Ledg
 def has_more(pipeline: Pipeline, log: str) -> bool:
     """Whether the topics of a log have records that have not landed, or cannot be read. Writes nothing."""
     try:
-        return any(_TopicLanding(pipeline, at, topic).count_left() for at, topic, _ in _list_topics(pipeline, [log]))
+        return any(TopicLanding(pipeline, at, topic).count_left() for at, topic, _ in list_topics(pipeline, [log]))
     except TidefoldError:
         return True
 
@@ -121,8 +122,8 @@ def accept_gaps(pipeline: Pipeline, logs: Sequence[str], by: str, why: str) -> N
     for log in logs:
         topic = pipeline.log(log).topic
         try:
-            landing = _TopicLanding(pipeline, LogPaths(log), topic) if topic else None
-            gaps += [(landing.landed, gap) for gap in landing.find_gaps()] if landing else []
+            landing = TopicLanding(pipeline, LogPaths(log), topic) if topic else None
+            gaps += [(landing.landed, gap) for gap in landing.find_gaps(landing.describe())] if landing else []
         except TidefoldError as error:
             failure = failure or error
     if not why.strip():
@@ -132,10 +133,10 @@ def accept_gaps(pipeline: Pipeline, logs: Sequence[str], by: str, why: str) -> N
         raise failure or InvalidInputError("KAFKA_NO_GAP", f"No record of {names} was deleted before it was read.")
     for landed, gap in gaps:
         who = {"by": shorten_reason(by), "why": shorten_reason(why), "at": now()}
-        landed.put_mark("given-up", *gap, content=who)
+        landed.put_mark(GIVEN_UP, *gap, content=who)
 
 
-class _TopicLanding:
+class TopicLanding:
     """The landing place of a log, or of the transaction topic of a set, and the topic."""
 
     def __init__(self, pipeline: Pipeline, paths: LedgerPaths, config: KafkaEntry) -> None:
@@ -156,10 +157,10 @@ class _TopicLanding:
             return NOTHING
         if isinstance(self.paths, LogPaths):
             accept_folder(self.pipeline, self.state, (), is_needed=True)
-        topic_id, reaches = self._describe()
+        reaches = self.describe()
         self.pipeline.before_write()
         if not self.landed.topic_id:
-            self.landed.put_mark("id", topic_id, content={"topic": self.config.topic})
+            self.landed.put_mark("id", self.topic_id, content={"topic": self.config.topic})
         cleanup = self.topic.find_cleanup()
         if cleanup != "delete" and not self.landed.compacted:
             self.landed.put_mark("compacted")
@@ -204,16 +205,26 @@ class _TopicLanding:
 
     def count_left(self) -> int:
         """Returns how many offsets have not landed."""
-        return sum(max(0, one.end - self._find_range(one)[0]) for one in self._describe()[1])
+        return sum(max(0, one.end - self._find_range(one)[0]) for one in self.describe())
 
-    def find_gaps(self) -> list[tuple[int, int, int]]:
+    def find_gaps(self, reaches: Sequence[Reach]) -> list[tuple[int, int, int]]:
         """Returns partition, begin and end of what the topic no longer has and the log needs."""
-        ranges = [(one, self._find_range(one)[0]) for one in self._describe()[1]]
+        ranges = [(one, self._find_range(one)[0]) for one in reaches]
         return [(one.partition, begin, one.first) for one, begin in ranges if begin < one.first]
 
-    def _describe(self) -> tuple[str, list[Reach]]:
-        """Raises RefusedError if the topic is another one than before."""
+    def check(self) -> list[Reach]:
+        """Returns what the topic holds. Raises TidefoldError for all that would stop an ingest."""
+        reaches = self.describe()
+        if self.registry:
+            self.registry.check()
+        for gap in self.find_gaps(reaches):
+            raise self.topic.make_gap_error(*gap)
+        return reaches
+
+    def describe(self) -> list[Reach]:
+        """Returns what the partitions hold. Raises RefusedError if the topic is another one than before."""
         topic_id, reaches = self.topic.describe()
+        self.topic_id = topic_id
         former = next((one.topic for one in self.state.positions if one.topic != self.config.topic), "")
         lost = self.landed.first.keys() - {one.partition for one in reaches}
         behind = next((one for one in reaches if self._find_range(one)[0] > one.end), None)
@@ -228,7 +239,7 @@ class _TopicLanding:
         if why:
             message = f"Topic `{self.config.topic}` was replaced: {why}. Its offsets mean other records."
             raise RefusedError("KAFKA_TOPIC_REPLACED", message, hint=self.topic.again)
-        return topic_id, reaches
+        return reaches
 
     def _find_range(self, reach: Reach) -> tuple[int, int]:
         """Returns the next offsets [begin, end) to read of a partition."""

@@ -19,11 +19,12 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LedgerPaths
 from tidefold.domain.sets.progress import NEVER
 from tidefold.errors import AlreadyExistsError, InvalidInputError
+from tidefold.sources.kafka.accepted_gaps import GIVEN_UP
 from tidefold.sources.landing.folders import LandedName
 from tidefold.sources.landing.streams import BLOCK, unzip
 from tidefold.storage import Store
 
-_PASSED = ("empty", "given-up")
+_PASSED = ("empty", GIVEN_UP)
 
 
 def list_landed_files(store: Store, paths: LedgerPaths) -> list[tuple[LandedName, int]]:
@@ -78,7 +79,7 @@ class LandedOffsets:
         """From which offset of the only partition on a missing one had no record; NEVER: none is known."""
         marks = self.marks[0]
         starts = [begin for kind, begin, _ in marks if kind == "empty"] + [file.start for file in self.files[0][:1]]
-        is_known = not self.compacted and all(kind != "given-up" for kind, _, _ in marks)
+        is_known = not self.compacted and all(kind != GIVEN_UP for kind, _, _ in marks)
         return min(starts, default=NEVER) if is_known else NEVER
 
     def list_covered(self, partition: int, state: LogState) -> list[tuple[int, int]]:
