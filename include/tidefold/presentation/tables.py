@@ -150,14 +150,18 @@ def _status_row(status: LogStatus) -> tuple[str, ...]:
 
 def position_table(statuses: Sequence[LogStatus]) -> Table:
     """How far each partition has been taken."""
+    behind = {(s.log, one.partition): f"{one.offsets:,}" for s in statuses for one in s.topic}
     # Files of any name have no offsets.
     rows = [
-        (s.log, p.topic, "loaded" if p.partition == LOADED else str(p.partition), f"{p.next_offset:,}")
+        (
+            *(s.log, p.topic, "loaded" if p.partition == LOADED else str(p.partition), f"{p.next_offset:,}"),
+            behind.get((s.log, p.partition), "-"),
+        )
         for s in statuses
         for p in s.positions
         if p.next_offset
     ]
-    return plain_table(("log", "topic", "partition>", "next offset>"), rows)
+    return plain_table(("log", "topic", "partition>", "next offset>", "behind>"), rows)
 
 
 def local_lines(use: LocalUse | None) -> list[str]:

@@ -16,10 +16,11 @@ import pytest
 
 from tidefold.domain.log_state import Column
 from tidefold.domain.paths import check_log_id
+from tidefold.sources.inference.columns import ask_types
 from tidefold.sources.inference.dialect import dialect_of
 from tidefold.sources.inference.json_samples import find_record_path
 from tidefold.sources.inference.operations import find_ops
-from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog, log_ids
+from tidefold.sources.inference.proposal import NUMERIC, ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.propose import propose
 from tidefold.sources.inference.roles import find_keys, find_orders, key_question
 from tidefold.sources.inference.strange_rows import explain_strange_rows
@@ -27,6 +28,13 @@ from tidefold.sources.inference.values import column_of_texts, column_of_values
 from tidefold.sources.landing.folders import pattern_for
 from tidefold.sources.landing.listing import list_any
 from tidefold.sources.records.columnar_values import convert_texts, convert_values, fits
+
+_VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
+_TOO_LONG = {
+    "type": "bytes",
+    "name": "org.apache.kafka.connect.data.Decimal",
+    "parameters": {"scale": "9", "connect.decimal.precision": "64"},
+}
 
 
 @pytest.mark.parametrize(
@@ -86,6 +94,36 @@ def test_formats_are_all_that_fit_every_text() -> None:
 def test_types_of_fields(name: str, values: list[Any], type_: str | None, encoding: str) -> None:
     column = column_of_values(name, values)
     assert (column.type, column.encoding) == (type_, encoding)
+
+
+@pytest.mark.parametrize("values", [["1.5", "2.25"], ["-7", "2.25"]])
+def test_numbers_as_text_are_named_as_an_assumption(values: list[str]) -> None:
+    """Debezium writes a numeric so with `decimal.handling.mode=string`: it was proposed as text in silence."""
+    column = column_of_values("weight", values)
+    assert (column.type, column.other) == ("string", NUMERIC)
+    (assumed,) = ask_types([column])
+    assert assumed.sure
+    assert assumed.candidates == ("string", NUMERIC)
+    assert column_of_values("weight", ["1", "2"]).other == ""
+
+
+@pytest.mark.parametrize("field", [_VARIABLE, _TOO_LONG, {"type": "string"}])
+def test_a_numeric_of_debezium_that_becomes_text_is_named_as_an_assumption(
+    field: dict[str, Any], tmp_path: Path
+) -> None:
+    after = {"type": "struct", "field": "after", "fields": [{"field": "id", "type": "int32"}, {"field": "n", **field}]}
+    row = {"id": 1, "n": {"scale": 1, "value": "Aw=="} if field is _VARIABLE else "12.5"}
+    value = {"op": "c", "after": row, "source": {"connector": "postgresql", "sequence": '[null,"1"]'}}
+    schema = {"type": "struct", "fields": [after]}
+    line = {"topic": "t", "partition": 0, "offset": 0, "key": {"id": 1}}
+    has_schema = "name" in field
+    line["value"] = {"schema": schema, "payload": value} if has_schema else value
+    (tmp_path / "shop.items").mkdir()
+    (tmp_path / "shop.items/shop.items+0+0000000000.jsonl").write_text(json.dumps(line) + "\n")
+    [log] = propose(str(tmp_path))
+    assert {c.name: c.type for c in log.columns}["n"] == "string"
+    assert [(one.about, one.candidates) for one in log.questions] == [("columns.n", ("string", NUMERIC))]
+    assert log.usable
 
 
 def test_a_decimal_in_base64_is_explained_and_words_are_none() -> None:

@@ -102,6 +102,11 @@ def columns_by(schema: Any) -> dict[str, ToldColumn]:
     return {name: one for name, one in told.items() if one.type}
 
 
+def decimals_of(schema: Any) -> list[str]:
+    """The columns that are decimals, by the schema of an envelope, also those without a scale that fits."""
+    return [name for name, field in _after(schema).items() if field.get("name") in (_VARIABLE, f"{_CONNECT}Decimal")]
+
+
 def numeric_forms(schema: Any) -> dict[str, tuple[str, str]]:
     """Type and encoding of the columns that a row has as numbers or base64, by the schema of the row."""
     forms = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidefold.domain.table.table_spec import VERSION
-from tidefold.sources.inference.proposal import COLUMNS, ProposedColumn, ProposedLog
+from tidefold.sources.inference.proposal import COLUMNS, NUMERIC, ProposedColumn, ProposedLog
 
 # An answer to the question of the order.
 _EXTRACT = "extract: full"
@@ -38,7 +38,9 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
         if question.about.startswith(COLUMNS) and wanted and wanted != question.candidates[0]:
             changed = question.about.removeprefix(COLUMNS).split(", ")
             retyped = {
-                c: replace(c, type=wanted, encoding="", note="") for c in columns if (c.alias or c.name) in changed
+                c: replace(c, type=wanted, encoding=_spell(c, wanted), note="")
+                for c in columns
+                if (c.alias or c.name) in changed
             }
             columns = tuple(retyped.get(c, c) for c in columns)
     left = tuple(
@@ -54,3 +56,7 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
         questions=left,
         usable=not log.notes and all(question.sure for question in left),
     )
+
+
+def _spell(column: ProposedColumn, wanted: str) -> str:
+    return "string" if column.other == NUMERIC and wanted.startswith("decimal") else ""

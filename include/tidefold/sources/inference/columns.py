@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidefold.sources.feed import PLACEHOLDER
-from tidefold.sources.inference.proposal import ProposedColumn
+from tidefold.sources.inference.proposal import COLUMNS, NUMERIC, ProposalQuestion, ProposedColumn
 from tidefold.sources.records.errors import infer_type
 from tidefold.sources.records.unavailable_values import placeholder_of
 
@@ -50,3 +50,21 @@ def name_column(column: ProposedColumn, *, of_json: bool = False) -> ProposedCol
 def list_names(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Returns the column names in the order of their first occurrence."""
     return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
+    """Returns the assumptions on columns whose values fit another type as well."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for column in columns:
+        if column.type and column.other:
+            kinds.setdefault((column.type, column.other), []).append(column.name)
+    because = {
+        "double": "JSON does not say whether numbers with a point are exact",
+        "long": "numbers since 1970, by name",
+        NUMERIC: "all are numbers, as text",
+    }
+    text = "which type have these numbers?"
+    return [
+        ProposalQuestion(f"{COLUMNS}{', '.join(names)}", text, kind, sure=True, because=because[kind[1]])
+        for kind, names in kinds.items()
+    ]

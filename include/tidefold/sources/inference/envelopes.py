@@ -12,12 +12,12 @@ import msgspec
 from tidefold.domain.table.table_spec import MARIADB, MYSQL, ORACLE, POSTGRESQL, SQLSERVER, Column, TableSpec
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.domain.wording import explain_experimental
-from tidefold.sources.debezium.connect_schema import column_names, columns_by, explain_losses
+from tidefold.sources.debezium.connect_schema import column_names, columns_by, decimals_of, explain_losses
 from tidefold.sources.debezium.envelope import envelope_reader
 from tidefold.sources.inference import roles
-from tidefold.sources.inference.columns import infer_column, list_names, name_column
-from tidefold.sources.inference.proposal import ProposedColumn, ProposedLog
-from tidefold.sources.inference.values import base64_note, column_of_values, whole_number_note
+from tidefold.sources.inference.columns import ask_types, infer_column, list_names, name_column
+from tidefold.sources.inference.proposal import NUMERIC, ProposedColumn, ProposedLog
+from tidefold.sources.inference.values import column_of_values, text_column, whole_number_note
 from tidefold.sources.records.accounting import FilePosition, ReaderPosition
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.text_forms import find_unit
@@ -53,6 +53,7 @@ def propose_envelopes(
     columns, key = tuple(named.values()), tuple(named[name].name if name in named else name for name in key)
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
     notes = _notes(columns, connector, shared)
+    questions += ask_types(columns)
     if values and not any(map(is_envelope, values)):
         notes, questions = [_NO_ENVELOPES, *shared], []
     changes = [v for v in values if v.get("op") != "r"]
@@ -121,11 +122,14 @@ def _infer_columns(rows: Sequence[dict[str, Any]], sample: Sequence[dict[str, An
     declared: dict[str, str | None] = {}
     for schema in (r.get("value schema") for r in sample):
         declared |= dict.fromkeys(column_names(schema)) | {n: c.type for n, c in columns_by(schema).items()}
+    decimals = {name for r in sample for name in decimals_of(r.get("value schema"))}
     notes = {
         name: "as the schema says" if type_ else "no type fits what the schema says" for name, type_ in declared.items()
     }
     return tuple(
-        ProposedColumn(name, declared[name], notes[name])
+        ProposedColumn(
+            name, declared[name], notes[name], other=NUMERIC if declared[name] == "string" and name in decimals else ""
+        )
         if name in declared
         else infer_column(name, [row[name] for row in rows if name in row], _column)
         for name in list_names(rows)
@@ -152,7 +156,7 @@ def _column(name: str, seen: Sequence[Any]) -> ProposedColumn:
     kind = kinds.pop()
     if kind is str:
         column = column_of_values(name, values)
-        return column if column.encoding == "iso" else ProposedColumn(name, "string", base64_note(name, values))
+        return column if column.encoding == "iso" else text_column(name, values)
     return ProposedColumn(name, _NAMES[kind], _whole_number_note(values) if kind is int else "")
 
 

@@ -11,6 +11,8 @@ from tidefold.domain.paths import RESERVED_ID
 
 # What a question is about that the types of columns ask; their names follow.
 COLUMNS = "columns."
+# What numbers may be that come as text.
+NUMERIC = "decimal(38,9)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from typing import Any
 from tidefold.domain.table.table_spec import VERSION
 from tidefold.sources.extract.source import find_date
 from tidefold.sources.inference import roles
-from tidefold.sources.inference.columns import is_placeholder, name_column
+from tidefold.sources.inference.columns import ask_types, is_placeholder, name_column
 from tidefold.sources.inference.file_order import FileOrder, read_file_order
 from tidefold.sources.inference.operations import Data, OpCandidate, find_lacks, find_ops, op_question
 from tidefold.sources.inference.profiled import OPERATION, ProfiledSample
-from tidefold.sources.inference.proposal import COLUMNS, ProposalQuestion, ProposedColumn, ProposedLog
+from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
 from tidefold.sources.inference.values import UNZONED
 
 # What ExtractNewRecordState adds to a row: the mark of a delete, and parts of the envelope.
@@ -213,7 +213,7 @@ def _list_questions(best: _Candidates) -> Iterator[ProposalQuestion]:
     keeps = feed.profiled.profile if feed.profiled and feed.profiled.profile.absent in ("kept", _PARTIAL) else None
     yield from (
         *_ask_merge(best.unsent, keeps.title if keeps else ""),
-        *_ask_types(best.columns),
+        *ask_types(best.columns),
         *([best.extract] if best.extract else []),
     )
     if not feed.ordered and not best.is_empty and not best.appends:
@@ -237,23 +237,6 @@ def _ask_merge(names: Sequence[str], tool: str) -> list[ProposalQuestion]:
     because = f"{tool} leaves out what did not change" if tool else ""
     text += "Null: remove that line"
     return [ProposalQuestion("merge", text, (_PARTIAL, "last"), bool(tool), because)] if names else []
-
-
-def _ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
-    """Returns the assumptions on columns whose values fit another type as well."""
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for column in columns:
-        if column.type and column.other:
-            kinds.setdefault((column.type, column.other), []).append(column.name)
-    because = {
-        "double": "JSON does not say whether numbers with a point are exact",
-        "long": "numbers since 1970, by name",
-    }
-    text = "which type have these numbers?"
-    return [
-        ProposalQuestion(f"{COLUMNS}{', '.join(names)}", text, kind, sure=True, because=because[kind[1]])
-        for kind, names in kinds.items()
-    ]
 
 
 def _assume_zone(feed: SampledFeed, columns: Iterable[ProposedColumn]) -> dict[str, str]:

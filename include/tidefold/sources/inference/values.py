@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidefold.domain.wording import count_noun
-from tidefold.sources.inference.proposal import ProposedColumn
+from tidefold.sources.inference.proposal import NUMERIC, ProposedColumn
 from tidefold.sources.records.text_forms import FORMATS, NUMBER_MARKS, PLAIN, Spelling, find_unit, in_normal_form, is_as
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
@@ -244,6 +244,13 @@ def _text(name: str, values: Sequence[str]) -> ProposedColumn:
         return ProposedColumn(name, "timestamp", "", "iso")
     if MONEY.search(name) and all(_FRACTION.fullmatch(v) or _WHOLE.fullmatch(v) for v in values):
         return _fraction(name, [Decimal(v) for v in values], "string")
+    return text_column(name, values)
+
+
+def text_column(name: str, values: Sequence[str]) -> ProposedColumn:
+    """Returns a column of texts, which may be numbers: text keeps all of their digits."""
+    if all(_FRACTION.fullmatch(v) or _WHOLE.fullmatch(v) for v in values) and any("." in v for v in values):
+        return ProposedColumn(name, "string", "numbers, as text", other=NUMERIC)
     return ProposedColumn(name, "string", base64_note(name, values))
 
 

@@ -17,6 +17,7 @@ from tidefold.sources.records.errors import (
     RefusedRecordError,
     decode_plain,
     infer_type,
+    misread,
     missing_column,
     unknown_column,
 )
@@ -141,7 +142,7 @@ class PlainRows:
         row = decode_plain(data)
         if not isinstance(row, dict):
             return RefusedRecordError("NOT_A_RECORD", "The row is not an object.")
-        return self._missing(row, columns) or RefusedRecordError("VALUE_INVALID", f"{why}.")
+        return self._missing(row, columns) or misread(why, row, self._shape)
 
     def _missing(self, row: Mapping[str, Any], columns: Sequence[str]) -> RefusedRecordError | None:
         expected = {*self._fields, *self._beside}

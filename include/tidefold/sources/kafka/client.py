@@ -24,14 +24,14 @@ _TOLD = ("security.protocol", "sasl.mechanism", "sasl.mechanisms")
 _silent = logging.Logger("kafka", logging.CRITICAL + 1)
 # The next steps if a topic was made again, and if records are gone, of a log and of a set's transaction topic.
 _AGAIN = (
-    "Let Debezium make a new snapshot. Then start the log again: `tidefold retain drop LOG`, and remove its folder "
-    "below `landed` in the store.",
+    "Let the source send all rows (Debezium: a new snapshot). Then start the log again: `tidefold retain drop LOG`, "
+    "and remove its folder below `landed` in the store.",
     "Let Debezium make a new snapshot. Remove the set from the configuration, and start its logs again: `tidefold "
     "retain drop LOG`. Then configure the set under another name.",
 )
 _GONE = (
     "Raise the topic's retention. To go on without them: `tidefold step ingest LOG --accept-gap REASON`. To lose "
-    "nothing, let Debezium make a new snapshot first.",
+    "nothing, let the source send their rows again first (Debezium: a new snapshot).",
     f"Raise the topic's retention. The set cannot go on without them. {_AGAIN[1]}",
 )
 

@@ -170,7 +170,15 @@ def refusal_of(
         return unknown_op(op)
     if refusal is None and not isinstance(value.get("source"), dict):
         refusal = RefusedRecordError("ORDER_MISSING", "The record has no source block.")
-    return refusal or RefusedRecordError("VALUE_INVALID", f"{why}.")
+    return refusal or misread(why, value.get("after") or {} if op in UPSERTS and not told else {}, shape)
+
+
+def misread(why: str, row: Mapping[str, Any], shape: TableSpec) -> RefusedRecordError:
+    """The refusal of a row with a value of another type than the configured one. Says how times are read from text."""
+    times = (c for c in shape.columns if c.type in ("date", "timestamp") and not c.encoding)
+    text = next((c for c in times if isinstance(row.get(c.name), str)), None)
+    cure = f" For ISO 8601 set `{text.name}: {{type: {text.type}, encoding: iso}}`." if text else ""
+    return RefusedRecordError("VALUE_INVALID", f"{why}.{cure}")
 
 
 def unknown_op(op: object) -> RefusedRecordError:

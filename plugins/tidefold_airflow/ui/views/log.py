@@ -78,10 +78,12 @@ class SnapshotLine:
 class PartitionProgress:
     """The position of one partition.
 
+    behind: how many offsets its topic was ahead, as the last landing saw it; None: no topic is read.
     records, refused: of those landed files that the ledger still lists.
     """
 
     position: Position
+    behind: int | None
     time: str | None
     files: int
     records: int
@@ -165,12 +167,13 @@ def run_of(name: str) -> Run | None:
 
 
 def _places(state: LogState) -> list[PartitionProgress]:
-    places = []
+    places, behind = [], {one.partition: one.offsets for one in status_of(state).topic}
     for position in state.positions:
         mine = [e for e in state.landed if (e.topic, e.partition) == (position.topic, position.partition)]
         places.append(
             PartitionProgress(
                 position=position,
+                behind=behind.get(position.partition),
                 time=iso_instant(position.stream.max_commit_time),
                 files=len(mine),
                 records=sum(e.records for e in mine),

@@ -102,3 +102,17 @@ def test_plain_json_has_every_type_and_encoding(tmp_path: Path) -> None:
     [change] = changes_of(pipeline)
     assert (str(change["id"]), change["tags"], change["data"]) == ("12345678901234567.89", ["a", None], b"a")
     assert change["at"].isoformat() == "2026-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize("format_", ["json", "debezium-json, connector: postgresql"])
+def test_a_time_as_text_names_the_encoding_that_reads_it(format_: str, tmp_path: Path) -> None:
+    pipeline = make(tmp_path, columns="{id: int, at: timestamp}")
+    pipeline.config.path.write_text(pipeline.config.path.read_text().replace("format: json", f"format: {format_}"))
+    pipeline = Pipeline(load_config(pipeline.config.path), open_store("store", tmp_path))
+    row, source = {"id": 1, "at": "2026-01-31T08:00:00Z"}, {"sequence": '[null,"1"]', "snapshot": "false"}
+    value = row if format_ == "json" else {"op": "c", "after": row, "source": source}
+    land(tmp_path, 0, [{**record(0, 1), "key": {"id": 1}, "value": value}])
+    take(pipeline)
+    [refused] = quarantined(pipeline)
+    assert refused["reason"] == "VALUE_INVALID"
+    assert "`at: {type: timestamp, encoding: iso}`" in refused["detail"]
