@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -52,11 +53,17 @@ def test_a_topic_in_avro(
         said += [str(list(check_landing(open_pipeline(Path("tidefold.yaml")).config)))]
     assert "REGISTRY_UNREADABLE" in said[0]
     assert "its registry answers" in said[1]
-    schema = registry.schemas.pop(10)
-    _send(broker, records[:100])
-    said.append(attempt("run").output)
-    assert "SCHEMA_MISSING" in said[-1]
-    registry.schemas[10] = schema
+    _send(broker, records[:60])
+    schema = registry.schemas[10]
+    unknown = [{"key": r.key(), "value": b"\0" + (99).to_bytes(4, "big") + r.value()[5:]} for r in records[60:100]]
+    broker.send(_TOPIC, unknown)
+    for _ in range(2):
+        said.append(attempt("run").output)
+        assert "SCHEMA_MISSING" in said[-1]
+    # What is before the record has landed.
+    (landed,) = Path("store/landed/tellers").glob("*.zst")
+    assert len(pa.CompressedInputStream(str(landed), "zstd").read().splitlines()) == 60
+    registry.schemas[99] = schema
     said.append(call("run").output)
     # What landed needs the registry no more.
     registry.failing = [(401, {}, b"")]

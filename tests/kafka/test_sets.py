@@ -138,6 +138,29 @@ def test_files_then_topics(bank: BankTopics) -> None:
     assert bank.list_waits() == []
 
 
+def test_clean_deletes_transactions_before_the_point(bank: BankTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were kept for ever, whatever `retention.landed` said."""
+    from tidefold.operations.retention import clean
+
+    file = bank.folder / "tidefold.yaml"
+    file.write_text(file.read_text().replace("logs:", "retention: {landed: 30d}\nlogs:", 1))
+    for at in (4, 6, 9):
+        bank.send(count_until(_POSITIONS[at]))
+        call("run")
+    landed = bank.folder / "store/landed/set/bank"
+    files = sorted(landed.glob("*.zst"))
+    assert len(files) == 3
+    call("retain", "clean")
+    assert sorted(landed.glob("*.zst")) == files
+    monkeypatch.setattr(clean, "now", lambda: "2100-01-01T00:00:00+00:00")
+    call("retain", "clean")
+    assert sorted(landed.glob("*.zst")) == files[2:]
+    bank.send(count_until(_POSITIONS[12]))
+    call("run")
+    assert bank.read_point() == _POSITIONS[12]
+    assert bank.list_waits() == []
+
+
 def test_lost_transactions_hold_the_set(bank: BankTopics) -> None:
     upto = count_until(_POSITIONS[6])
     bank.send(upto)

@@ -259,7 +259,7 @@ class TopicLanding:
             return
         records, self.gone = self.topic.read(reach.partition, begin, end), self.gone + end - begin
         while (first := next(records, None)) is not None:
-            data, last, count = self._pack(reach.partition, chain([first], records), begin)
+            data, last, count, failure = self._pack(reach.partition, chain([first], records), begin)
             name = LandedName(self.config.topic, reach.partition, begin, _EXTENSION)
             try:
                 self.pipeline.store.put_if_absent(f"{self.paths.landed}/{name}", data)
@@ -269,6 +269,8 @@ class TopicLanding:
             self.gone -= count
             self.newest[reach.partition] = begin, _read_time(last)
             _log.info("%s/%s landed, up to offset %d of %d", self.paths.landed, name, begin, reach.end)
+            if failure:
+                raise failure
         if begin < end:
             self.landed.put_empty(reach.partition, begin, end)
         self.reached[reach.partition] = end
@@ -282,18 +284,30 @@ class TopicLanding:
         elif ends and max(ends) < begin:
             self.landed.put_mark("hole", partition, max(ends), begin)
 
-    def _pack(self, partition: int, records: Iterator[KafkaRecord], begin: int) -> tuple[bytes, KafkaRecord, int]:
-        """Returns one file of the next records, the last one, and how many it has."""
+    def _pack(
+        self, partition: int, records: Iterator[KafkaRecord], begin: int
+    ) -> tuple[bytes, KafkaRecord, int, TidefoldError | None]:
+        """Returns one file of the next records, the last one, how many it has, and why it ends before another one.
+
+        Raises TidefoldError if the first one has no line, because its schema cannot be had.
+        """
         render, size, count = make_renderer(self.config.topic, partition, self.registry), 0, 0
+        failure: TidefoldError | None = None
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, "zstd") as stream:
             for record in records:
-                line = render(record)
+                try:
+                    line, last = render(record), record
+                except TidefoldError as error:
+                    if not count:
+                        raise
+                    failure = error
+                    break
                 stream.write(line)
                 size, count = size + len(line), count + 1
                 if size >= _BYTES or record.offset() - begin >= _OFFSETS - 1:
                     break
-        return sink.getvalue().to_pybytes(), record, count
+        return sink.getvalue().to_pybytes(), last, count, failure
 
 
 def _read_time(record: KafkaRecord) -> str:

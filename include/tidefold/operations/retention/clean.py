@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ from tidefold.operations.ground.removal_details import (
 from tidefold.operations.ground.sweep import LEFTOVERS, delete_hidden, plan_change_files
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.publish.publish_set import require_alone
+from tidefold.operations.retention.old_landed import find_old_landed
 from tidefold.operations.retention.truncate import SegmentUse, plan_orphans, plan_release
 from tidefold.sources.kafka.landed import list_landed_files
 from tidefold.sources.landing.name_times import natural_order
@@ -159,8 +159,11 @@ def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
 
         files = find_old_log_files(pipeline.store, state.log, oldest)
     keeps = pipeline.config.retention
-    landed = find_old_landed(pipeline.store, state, now(), keeps.landed) if keeps.landed else ()
-    return (*files, *landed, *find_old_reports(pipeline.store, state, now(), keeps.report_days))
+    return (
+        *files,
+        *find_old_landed(pipeline, state, now()),
+        *find_old_reports(pipeline.store, state, now(), keeps.report_days),
+    )
 
 
 def _find_given_up(pipeline: Pipeline, state: LogState) -> tuple[Snapshot, ...]:
@@ -189,21 +192,6 @@ def find_old_reports(store: Store, state: LogState, instant: str, days: int) -> 
         return ()
     stored = (entry.path for entry in store.list(f"{LogPaths(state.log).folder}/quality"))
     return tuple(path for path in stored if f"{path.rpartition('/')[0]}/" in folders)
-
-
-def find_old_landed(store: Store, state: LogState, instant: str, span: int) -> Iterator[str]:
-    """Yields files of a topic that were ingested this many microseconds before an instant (ISO 8601).
-
-    The files of a partition that stay have no gap, so that a log that starts again knows what is gone.
-    """
-    limit = datetime.fromisoformat(instant) - timedelta(microseconds=span)
-    taken = {(entry.name, entry.length): entry for entry in state.landed if entry.complete and not entry.quarantined}
-    for _, members in groupby(list_landed_files(store, LogPaths(state.log)), key=lambda one: one[0].partition):
-        for name, size in list(members)[:-1]:
-            entry = taken.get((str(name), size))
-            if entry is None or not entry.instant or datetime.fromisoformat(entry.instant) >= limit:
-                break
-            yield f"{LogPaths(state.log).landed}/{name}"
 
 
 def find_scratch(base: Path, instant: str, days: int) -> tuple[Path, ...]:
