@@ -94,9 +94,12 @@ test-connect: install ## About 5 minutes, not part of `make test`: steps on the 
 test-kafka: kafka-jars ## About a minute: topics of a real broker, which Maven fetches
 	$(RUN) -m pytest tests/kafka
 
-.PHONY: kafka-kills kafka-replay
+.PHONY: kafka-kills kafka-replay kafka-throughput
 kafka-kills: kafka-jars ## About a minute a seed: ingests of a topic, and its broker, are killed at random (SEEDS=6)
 	PYTHONPATH=$(CURDIR)/include:$(CURDIR)/plugins:$(CURDIR)/scripts:$(CURDIR)/tests:$(CURDIR)/lab $(PYTHON) -m kafka $(if $(filter file,$(origin SEEDS)),6,$(SEEDS))
+
+kafka-throughput: kafka-jars ## Two minutes: records for each CPU second from a topic, beside landed files and beside reading alone (RECORDS=60000)
+	PYTHONPATH=$(CURDIR)/include:$(CURDIR)/plugins:$(CURDIR)/scripts:$(CURDIR)/tests:$(CURDIR)/lab $(PYTHON) -m kafka.throughput $(or $(RECORDS),60000) 3
 
 kafka-replay: kafka-jars ## Minutes a seed: what `TORTURE_KEEP=1 make torture` kept goes through a broker, with kills, and is compared (SEEDS='var/torture/seed4 ...')
 	PYTHONPATH=$(CURDIR)/include:$(CURDIR)/plugins:$(CURDIR)/scripts:$(CURDIR)/tests:$(CURDIR)/lab $(PYTHON) -m kafka.replay $(if $(filter file,$(origin SEEDS)),$(wildcard var/torture/seed*),$(SEEDS))
