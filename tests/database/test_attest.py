@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,10 +131,46 @@ def test_without_a_later_change_a_second_look_decides_after_the_lag(live: LiveTa
     first = _attest(live, clock=clock, lag=3600.0)
     assert (first.error_code, first.error and first.error.exit_code) == ("ATTEST_UNDECIDED", 3)
     assert "1 key differs since" in first.message
+    assert first.error is not None
+    assert first.error.hint.startswith(
+        "`tidefold run items`, then `tidefold source attest items --connection shop`. If no later change of the table "
+    )
+    assert "after 2027-01-15T09:00" in first.error.hint
     clock.now += 3600
     assert _attest(live, clock=clock, lag=3600.0).error_code == "SOURCE_DIFFERS"
     live.session.execute("update items set text = 't5' where id = 5")
     assert _attest(live, clock=clock).error is None
+
+
+def test_a_comparison_says_for_what_it_waits(live: LiveTable) -> None:
+    told: list[str] = []
+    assert _attest(live, tell=told.append).error is None
+    assert told == []
+    live.write("update items set text = 'lost' where id = 5", is_sent=False)
+    _attest(live, tell=told.append, patience=25.0, looks=1)
+    [begun, *later] = told
+    assert re.fullmatch(
+        r"1 key differs; waiting for changes of `items` up to position [\d,]+; no news for 0 of 25 s", begun
+    )
+    assert [one.rpartition("for ")[2] for one in later] == ["10 of 25 s", "20 of 25 s"]
+    live.write("update items set text = 'new' where id = 9")
+    live.land()
+    told.clear()
+    live.session.execute("update items set text = 't5' where id = 5")
+    _attest(live, tell=told.append)
+    assert "1 key moves; waiting for the next snapshot of `items`; no news for 0 of 5 s" in told
+
+
+def test_rows_that_no_incremental_snapshot_deletes_are_replaced_by_a_load(live: LiveTable) -> None:
+    live.write("update items set text = 'lost' where id = 5", is_sent=False)
+    changed = _attest(live, lag=0.0)
+    live.write("delete from items where id = 6", is_sent=False)
+    extra = _attest(live, lag=0.0)
+    assert changed.error is not None
+    assert extra.error is not None
+    assert "incremental snapshot" in changed.error.hint
+    assert "source load items" not in changed.error.hint
+    assert "`tidefold source load items --connection shop`" in extra.error.hint
 
 
 def test_a_table_that_was_emptied_excuses_every_key(live: LiveTable) -> None:

@@ -113,6 +113,6 @@ class TidefoldAttestOperator(TidefoldLogOperator):
         from tidefold.operations.attest.attest import attest
         from tidefold.operations.attest.proof import AttestRequest
 
-        by = f"run {scope.run}"
-        request = AttestRequest(self.connection, self.table, self.leave_out, self.patience, self.lag, by)
+        options = self.table, self.leave_out, self.patience, self.lag, f"run {scope.run}"
+        request = AttestRequest(self.connection, *options, tell=self.log.info)
         return attest(scope.pipeline, log, request)

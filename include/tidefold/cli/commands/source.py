@@ -68,7 +68,7 @@ def attest(
 
     pipeline = terminal.pipeline()
     by = f"{getpass.getuser()} (command line)"
-    request = AttestRequest(connection, table, tuple(leave_out or ()), patience, lag, by)
+    request = AttestRequest(connection, table, tuple(leave_out or ()), patience, lag, by, tell=terminal.note)
     outcomes = for_each_log([pipeline.log(log).id], lambda one: act(pipeline, one, request))
     code = print_outcomes(terminal, outcomes)
     for outcome in outcomes:

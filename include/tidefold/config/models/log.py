@@ -199,6 +199,11 @@ class LogConfig(StrictModel):
         return f"{locate(self._store, self._folder)}/{LogPaths(self._id).landed}"
 
     @property
+    def can_load(self) -> bool:
+        """Whether rows can be loaded before its stream."""
+        return isinstance(self.source, DebeziumEntry)
+
+    @property
     def topic(self) -> KafkaEntry | None:
         """The topic that lands in the store before each ingest; None: files land by other means, or nothing lands."""
         return self.source.kafka if isinstance(self.source, LandedEntry) else None

@@ -15,6 +15,7 @@ from tidefold.domain.log_state import Consumer, LogState
 from tidefold.domain.retention import references
 from tidefold.domain.snapshot.snapshot_signal import find_table
 from tidefold.domain.table.table_spec import POSTGRESQL, Engine
+from tidefold.domain.wording import count_noun
 from tidefold.errors import RefusedError
 from tidefold.operations.attest.faults import NAMED, name_faults
 from tidefold.operations.attest.proof import AttestRequest, Course, News, Suspect, conclude, find_waiting
@@ -42,7 +43,7 @@ _POSITION = """
 select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end
         - '0/0'::pg_lsn)::bigint as position
 """
-_PAUSE, _LONGEST = 0.5, 10
+_PAUSE, _LONGEST, _TOLD = 0.5, 10, 10
 
 
 def attest(pipeline: Pipeline, log: str, request: AttestRequest) -> Outcome:
@@ -124,7 +125,9 @@ class _Looks:
         differ = self.local.find_different(theirs, by, asked)
         ledger = self.pipeline.ledger(self.log)
         # In the order of the stream, all that was committed before this position comes before it.
-        news = self._await(lambda: _find_reached(ledger.read()) >= position) if differ else News.CAME
+        many = count_noun(len(differ), "key differs", "keys differ")
+        awaited = f"{many}; waiting for changes of `{self.log}` up to position {position:,}"
+        news = self._await(awaited, lambda: _find_reached(ledger.read()) >= position) if differ else News.CAME
         state = ledger.read()
         if state.truncated_to > published.snapshot.to_sqn:
             raise RefusedError("ATTEST_TRUNCATED", f"Changes of `{self.log}` that this comparison needs were deleted.")
@@ -161,14 +164,19 @@ class _Looks:
     def _find_next(self, course: Course, published: PublishedRows) -> PublishedRows:
         """Returns what is published when some keys have moved: the next snapshot, or the same after a while."""
         at, ledger = published.snapshot.to_sqn, self.pipeline.ledger(self.log)
-        if course.open != course.suspects.keys() | course.faults:
-            self._await(lambda: find_published(ledger.read()).to_sqn > at)
+        if moving := (course.open or set()) - course.suspects.keys() - course.faults:
+            many = count_noun(len(moving), "key moves", "keys move")
+            awaited = f"{many}; waiting for the next snapshot of `{self.log}`"
+            self._await(awaited, lambda: find_published(ledger.read()).to_sqn > at)
         return replace(PublishedRows.find(self.pipeline, self.log), expire=published.expire)
 
-    def _await(self, happens: Callable[[], bool]) -> News:
-        """Waits for something as long as the request says since the last news of the log, and ten times that at all."""
+    def _await(self, awaited: str, happens: Callable[[], bool]) -> News:
+        """Waits for something as long as the request says since the last news of the log, and ten times that at all.
+
+        Tells of it now and then.
+        """
         ledger, clock, patience = self.pipeline.ledger(self.log), self.request.clock, self.request.patience
-        begun = since = clock()
+        begun = since = next_told = clock()
         last = ledger.read().last_sqn
         while not happens():
             if (newest := ledger.read().last_sqn) != last:
@@ -177,6 +185,9 @@ class _Looks:
                 return News.SILENT
             if clock() - begun >= _LONGEST * patience:
                 return News.LATE
+            if clock() >= next_told:
+                self.request.tell(f"{awaited}; no news for {clock() - since:.0f} of {patience:.0f} s")
+                next_told += _TOLD
             self.request.sleep(_PAUSE)
         return News.CAME
 

@@ -15,7 +15,7 @@ from tidefold.domain.paths import LogPaths
 from tidefold.domain.verify.proof_record import SourceProof
 from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError, RefusedError, TidefoldError
-from tidefold.operations.attest.faults import KeyFault
+from tidefold.operations.attest.faults import EXTRA, KeyFault
 from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.verify.scope import find_proof, write_proof
@@ -34,6 +34,7 @@ class AttestRequest:
     left_out: columns that are not compared. patience: seconds to wait for news of the log in each look.
     lag: seconds after which a change of the source is in the log for certain, if no later one of the table is.
     by: who asks. looks: how often what moves is looked at. clock, sleep: of this machine.
+    tell: is told for what it waits.
     """
 
     connection: str
@@ -45,6 +46,7 @@ class AttestRequest:
     looks: int = 4
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.time
+    tell: Callable[[str], None] = lambda text: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ def conclude(
         groups=comparison.groups,
         checksum=hashlib.sha256(groups.encode()).hexdigest(),
     )
-    error = _find_error(proof, course, [fault for fault in faults if not fault.excuse])
+    error = _find_error(pipeline, log, request, proof, course, [fault for fault in faults if not fault.excuse])
     if error:
         proof = replace(proof, error=error.message, hint=error.hint)
     _write_groups(pipeline, log, proof, groups)
@@ -190,20 +192,36 @@ def describe_proof(proof: SourceProof) -> str:
     return "; ".join([proof.sentence, *more])
 
 
-def _find_error(proof: SourceProof, course: Course, faults: Sequence[KeyFault]) -> TidefoldError | None:
+def _find_error(
+    pipeline: Pipeline,
+    log: str,
+    request: AttestRequest,
+    proof: SourceProof,
+    course: Course,
+    faults: Sequence[KeyFault],
+) -> TidefoldError | None:
+    name = request.connection
     if proof.differ:
         shown = "; ".join(map(str, faults[:_SHOWN]))
-        message = f"{describe_proof(proof)}. The first: {shown}."
-        return CorruptError("SOURCE_DIFFERS", message)
+        hint = None
+        is_loadable = pipeline.log(log).can_load and not pipeline.config.set_of(log)
+        if is_loadable and any(fault.kind == EXTRA for fault in faults):
+            # An incremental snapshot reads rows that are there, and deletes none.
+            load = f"`tidefold source load {log} --connection {name}` replaces all rows"
+            hint = f"`tidefold explain {log} KEY` shows what made a row. Stop the connector and drop its slot; {load}."
+        return CorruptError("SOURCE_DIFFERS", f"{describe_proof(proof)}. The first: {shown}.", hint=hint)
     if course.suspects:
         first = min(one.since for one in course.suspects.values())
-        since = datetime.fromtimestamp(first, UTC).isoformat(timespec="seconds")
-        verb = "differs" if len(course.suspects) == 1 else "differ"
-        message = (
-            f"{describe_proof(proof)}; {count_noun(len(course.suspects), 'key')} {verb} since {since}, and no "
-            "later change has come that shows whether theirs are still on their way."
+        since, until = (
+            datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") for at in (first, first + request.lag)
         )
-        return RefusedError("ATTEST_UNDECIDED", message)
+        message = (
+            f"{describe_proof(proof)}; {count_noun(len(course.suspects), 'key differs', 'keys differ')} since {since}, "
+            "and no later change has come that shows whether theirs are still on their way."
+        )
+        hint = f"`tidefold run {log}`, then `tidefold source attest {log} --connection {name}`. "
+        hint += f"If no later change of the table comes, it decides after {until} (`--lag`)."
+        return RefusedError("ATTEST_UNDECIDED", message, hint=hint)
     return None
 
 

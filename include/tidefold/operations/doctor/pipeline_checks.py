@@ -116,7 +116,7 @@ def check_landing(config: Config) -> Iterator[DoctorFinding]:
 def check_slots(config: Config) -> Iterator[DoctorFinding]:
     """Finds slots that a load made and no connector reads: the server keeps its log for them."""
     for log in config.logs.values():
-        if log.feed and "loaded" in log.feed.options:
+        if log.can_load:
             yield from _check_slots(log)
 
 

@@ -53,7 +53,7 @@ class Load:
     def begin(cls, pipeline: Pipeline, log: str) -> Load:
         """Raises TidefoldError if the log cannot be loaded."""
         config = pipeline.log(log)
-        if not config.feed or "loaded" not in config.feed.options:
+        if not config.can_load:
             raise InvalidInputError("LOAD_FORMAT", f"`{log}` has no stream of Debezium, before which rows are loaded.")
         if pipeline.config.set_of(log):
             raise RefusedError("LOAD_SET", f"`{log}` is in a set, whose tables begin with a snapshot of the connector.")
