@@ -22,6 +22,8 @@ def test_tables_become_logs(database: PostgresSession, tmp_path: Path, monkeypat
         "create table by_float (id float8 primary key)",
         "create table silent (id int primary key)",
         "alter table silent replica identity nothing",
+        "insert into no_key select n from generate_series(1, 1000) n",
+        "analyze no_key",
     )
     monkeypatch.chdir(tmp_path)
     done = call("init", "landing", "--connection", "shop", "--prefix", "shop")
@@ -40,6 +42,12 @@ def test_tables_become_logs(database: PostgresSession, tmp_path: Path, monkeypat
     text = Path("tidefold.yaml").read_text()
     assert yaml.safe_load(text)["logs"]["parts"]["source"]["path"] == "landing/shop.public.parts"
     assert "publish_via_partition_root = true" in text
+    assert "# Written by `tidefold init` from the catalogue of a database." in text
+    assert "proved by the catalogue: edge: " in done.output
+    assert "## Table public.silent.\n" in text
+    assert "## Table public.no_key, about 1,000 rows." in text
+    for word in ("landed files", "sample", "about 0 rows"):
+        assert word not in text + done.output
     assert "# decimal.handling.mode=string" in text
     assert "QUESTION key: no log can have the key column id" in text.replace("\n  ##  ", " ")
     assert "look at silent: Its replica identity is NOTHING" in done.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tidefold.operations.ingest.load_files import Load
 from tidefold.operations.ingest.load_table import LoadDetails, TableLoad, drop, load_tables
 from tidefold.operations.retention.clean import drop as drop_log
 from tidefold.sources.debezium.loaded_rows import LoadMark
+from tidefold_airflow.ui.views.log import view_log
 from torture.servers import Postgres, PostgresSession
 
 ASKED = TableLoad("shop", "tidefold", "tidefold", "test")
@@ -97,10 +99,18 @@ def test_rows_are_loaded_and_the_stream_goes_on_without_a_gap(loaded: _Loaded) -
     loaded.require_equal()
     done = CliRunner().invoke(app, ["explain", "items", "300", "-c", str(loaded.root / "tidefold.yaml")])
     assert "row 300" in done.output, done.output
+    assert "public.items loaded offset 299" in done.output
     loaded.session.execute("update items set text = 'new' where id < 10", "delete from items where id = 300")
     loaded.session.execute("insert into items values (301, null)", "update items set id = 400 where id = 20")
     loaded.follow()
     loaded.require_equal()
+    # The partition of loaded rows has a name for people.
+    config = str(loaded.root / "tidefold.yaml")
+    told = [CliRunner().invoke(app, [*words, "-c", config]).output for words in (["explain", "items", "5"], ["status"])]
+    view = view_log(loaded.pipeline, loaded.pipeline.ledger("items").read())
+    assert "loaded:4" in told[0]
+    assert [one.partition for one in view.places] == ["loaded", "0"]
+    assert not [text for text in told if re.search(r"(?<![\w.])-1\b", text)]
 
 
 @pytest.mark.parametrize("is_ingested_first", [True, False])

@@ -15,6 +15,7 @@ from support.kafka_broker import KafkaBroker
 from support.kafka_logs import TopicLog, dump
 from tidefold.compute.runners import in_process
 from tidefold.domain.alarms import AlarmThresholds
+from tidefold.operations.doctor.finding import FindingLevel
 from tidefold.operations.doctor.pipeline_checks import check_landing
 from tidefold.operations.ingest.ingest import execute, prepare
 from tidefold.operations.ingest.land_topic import land_topics
@@ -222,6 +223,9 @@ def test_a_topic_made_again_is_refused(log: TopicLog, more: int) -> None:
     call("run")
     log.broker.delete(log.topic)
     assert "KAFKA_TOPIC_MISSING" in _fail()
+    # As before the first start of its connector.
+    (finding,) = check_landing(open_pipeline(log.folder / "tidefold.yaml").config)
+    assert (finding.level, finding.hint.split(",")[0]) == (FindingLevel.WARN, "Start its connector")
     log.broker.create(log.topic)
     log.send(range(more), "other")
     assert "KAFKA_TOPIC_REPLACED" in _fail()

@@ -211,6 +211,11 @@ class Position:
     stream: StreamPosition = NO_POSITION
 
 
+def name_partition(partition: int) -> str:
+    """Returns a partition as people see it: rows that were loaded have one that no topic has."""
+    return "loaded" if partition == LOADED else str(partition)
+
+
 def list_streamed(positions: Iterable[Position]) -> list[Position]:
     """Returns the positions of what the source streams, without that of loaded rows."""
     return [one for one in positions if one.partition != LOADED]

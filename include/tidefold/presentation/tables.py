@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidefold.domain.ingest.append import differences
 from tidefold.domain.snapshot.select_kind import NAMED_KIND
-from tidefold.domain.source_progress import LOADED
+from tidefold.domain.source_progress import name_partition
 from tidefold.domain.table.table_spec import TableSpec
 from tidefold.domain.verify.proof_record import SourceProof, is_old
 from tidefold.domain.wording import choose_record_noun, count_noun, format_minute, in_units
@@ -154,7 +154,7 @@ def position_table(statuses: Sequence[LogStatus]) -> Table:
     # Files of any name have no offsets.
     rows = [
         (
-            *(s.log, p.topic, "loaded" if p.partition == LOADED else str(p.partition), f"{p.next_offset:,}"),
+            *(s.log, p.topic, name_partition(p.partition), f"{p.next_offset:,}"),
             behind.get((s.log, p.partition), "-"),
         )
         for s in statuses

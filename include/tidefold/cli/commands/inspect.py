@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidefold.cli.terminal import Live, Logs, SnapshotId, Terminal, choose_logs, complete_log, list_values
+from tidefold.domain.source_progress import name_partition
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
@@ -157,7 +158,7 @@ def _describe_maker(one: Origin) -> list[str]:
 
 def _other(one: Origin) -> tuple[str, ...]:
     sqn = str(one.sqn) if one.first == one.sqn else f"{one.first}-{one.sqn}"
-    offset = f"{one.partition}:{one.offset}"
+    offset = f"{name_partition(one.partition)}:{one.offset}"
     committed = (one.committed or "-")[:19].replace("T", " ")
     landed = f"{one.landed}, {one.record}" if one.landed and one.record else one.landed or "-"
     return (sqn, one.op, one.at, offset, committed, one.why, landed)

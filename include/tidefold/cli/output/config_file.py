@@ -26,9 +26,9 @@ SourcePlace = str | Mapping[str, str]
 _VECTORS = "few changes of a large table cost little; readers must support them (docs/how-to/read.md)"
 
 _HEAD = """\
-# Written by `tidefold init` from a sample of landed files. Read it, correct it, then run
+# Written by `tidefold init` from {origin}. Read it, correct it, then run
 # `tidefold validate`. docs/reference/config.md explains every key.
-# ASSUMED marks what the sample does not prove. QUESTION marks what only you know: a log with one is a comment until you
+# ASSUMED marks what that does not prove. QUESTION marks what only you know: a log with one is a comment until you
 # answer it and remove the `# ` before its lines.
 version: 1
 
@@ -108,14 +108,21 @@ def _describe_assumption(question: ProposalQuestion) -> str:
 
 
 def render(
-    logs: Sequence[ProposedLog], paths: Sequence[SourcePlace], base: Path, store_id: str, *, vectors: bool = False
+    logs: Sequence[ProposedLog],
+    paths: Sequence[SourcePlace],
+    base: Path,
+    store_id: str,
+    *,
+    origin: str = "a sample of landed files",
+    vectors: bool = False,
 ) -> str:
     """The file. Undecided logs become comments.
 
     paths: the landing folder of each log, or its topic, as it is to be written.
+    origin: what shows them.
     vectors: whether all readers of the tables support deletion vectors.
     """
-    parts = [_HEAD.format(store=STORE, store_id=store_id)]
+    parts = [_HEAD.format(origin=origin, store=STORE, store_id=store_id)]
     for log, path in zip(logs, paths, strict=True):
         notes = find_undecided(log, path, base)
         lines = list(_log_lines(log, path, vectors=vectors))

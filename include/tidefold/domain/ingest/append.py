@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tidefold.domain.log_state import ChangeSet, Column, LandedFileRecord, LogState, Position, Stopped, TableSpec
-from tidefold.domain.source_progress import NO_POSITION, NameReading
+from tidefold.domain.source_progress import NO_POSITION, NameReading, name_partition
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import ConflictError, RefusedError, SupersededError
 
@@ -86,7 +86,8 @@ def append(
         if _expect_position(state, stand.topic, stand.partition) != stand:
             raise ConflictError(
                 "OFFSETS_TAKEN",
-                f"Another run ingested records of {stand.topic} partition {stand.partition} at the same time.",
+                f"Another run ingested records of {stand.topic} partition {name_partition(stand.partition)} "
+                "at the same time.",
                 hint="Nothing was appended. Run ingest again: it continues at the log's positions.",
             )
     state = _append_all(state, arrivals) if arrivals else state
@@ -199,8 +200,8 @@ def _require_next(state: LogState, arrival: IngestedFile, before: Position | Non
     if before and landed.first_offset < before.next_offset:
         raise ConflictError(
             "OFFSETS_TAKEN",
-            f"{position.topic} partition {position.partition}: offsets below {before.next_offset} are already "
-            f"ingested, and {landed.name} begins at {landed.first_offset}.",
+            f"{position.topic} partition {name_partition(position.partition)}: offsets below {before.next_offset} are "
+            f"already ingested, and {landed.name} begins at {landed.first_offset}.",
             hint="Another ingest was faster. Run ingest again: it continues at the log's positions.",
         )
 

@@ -142,7 +142,10 @@ def _check_topic(pipeline: Pipeline, paths: LedgerPaths, entry: KafkaEntry) -> D
     try:
         reaches = TopicLanding(pipeline, paths, entry).check()
     except TidefoldError as error:
-        return DoctorFinding("landing", FAIL, f"{log}: [{error.code}] {error.message}", error.hint or "")
+        level, hint = FAIL, error.hint
+        if error.code == "KAFKA_TOPIC_MISSING":  # A connector makes its topics with their first records.
+            level, hint = WARN, f"Start its connector, if it never ran. {hint}"
+        return DoctorFinding("landing", level, f"{log}: [{error.code}] {error.message}", hint)
     held = f"{count_noun(len(reaches), 'partition')} with {sum(one.end - one.first for one in reaches):,} offsets"
     schemas = ", and its registry answers" if entry.registry else ""
     return DoctorFinding("landing", OK, f"{log}: topic `{entry.topic}` answers: {held}{schemas}.")

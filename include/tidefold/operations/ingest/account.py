@@ -19,7 +19,7 @@ from tidefold.changelog.schema import count_changes
 from tidefold.changelog.segment import at_least, read_change_set
 from tidefold.domain.ingest.append import IngestedFile, append
 from tidefold.domain.log_state import LandedFileRecord, LogState, Position, TableSpec
-from tidefold.domain.source_progress import LOADED, is_no_commit, list_streamed, stream_at
+from tidefold.domain.source_progress import LOADED, is_no_commit, list_streamed, name_partition, stream_at
 from tidefold.domain.table.table_spec import ARRIVAL, COLUMNS, POSITION, POSTGRESQL, VERSION
 from tidefold.errors import RefusedError, TidefoldError, from_wire
 from tidefold.operations.ground.copied_files import find_used_up, may_come_again, read_name
@@ -121,7 +121,8 @@ def _check_clears(
             return RefusedError(
                 "TABLE_EVENT",
                 f"Log `{begun.log}`: `{landed.name}` empties the table, by a truncate or a new snapshot. Later "
-                f"changes of partition {ahead[0].partition} were ingested before. This run ingested nothing.",
+                f"changes of partition {name_partition(ahead[0].partition)} were ingested before. This run ingested "
+                "nothing.",
                 hint="If all landed files still exist, `tidefold retain drop LOG` and then `tidefold step ingest LOG` "
                 "ingest them in the right order. Use a topic with one partition to avoid this.",
             )
@@ -133,9 +134,10 @@ def _check_early(state: LogState) -> TidefoldError | None:
     for one, other in permutations(state.positions, 2):
         base, event, *more = stream_at(state.positions, one.partition).early or (0, 0)
         if event and base < other.stream.replaced < (max(more, default=0) or 2**63):
+            mine, theirs = name_partition(one.partition), name_partition(other.partition)
             return RefusedError(
                 "TABLE_EVENT",
-                f"Log `{state.log}`: partition {one.partition} has no row of the new snapshot in {other.partition}, "
+                f"Log `{state.log}`: partition {mine} has no row of the new snapshot in {theirs}, "
                 "but changes of a transaction that may have been open meanwhile. This run ingested nothing.",
                 hint="Let Debezium write into a new topic with one partition, and start the log again from there.",
             )

@@ -31,6 +31,7 @@ from tidefold.domain.explain.key_history import (
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.transitions import require_readable
+from tidefold.domain.source_progress import name_partition
 from tidefold.domain.table.table_spec import FILE, Engine, Group, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
@@ -116,7 +117,7 @@ class Origin:
         """Returns its place in the source: in a partition, or in a file that the log numbered."""
         if self.is_numbered:
             return f"file {self.partition} row {self.offset}"
-        return f"{self.topic or 'partition'} {self.partition} offset {self.offset}"
+        return f"{self.topic or 'partition'} {name_partition(self.partition)} offset {self.offset}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def _propose(table: SourceTable, log: str, topic: str) -> ProposedLog:
         records=max(table.rows, 0),
         usable=True,
         notes=(),
-        sampled=f"Table {table.full_name}, about {max(table.rows, 0):,} rows.",
+        sampled=f"Table {table.full_name}{f', about {table.rows:,} rows' if table.rows > 0 else ''}.",
         warnings=tuple(_list_warnings(table, unknown)),
         questions=asked if wrong else (),
         ignored=tuple(name.partition(" (")[0] for name in unknown),

@@ -12,6 +12,7 @@ from tidefold.domain.log_state import LogState, Position, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.retention.log_bounds import Bound, bounds
 from tidefold.domain.snapshot.manifest import DataFile
+from tidefold.domain.source_progress import name_partition
 from tidefold.domain.table.schema_evolution import describe_schemas, schemas_of
 from tidefold.domain.table.table_spec import Column
 from tidefold.domain.table.types import schema_of
@@ -78,11 +79,13 @@ class SnapshotLine:
 class PartitionProgress:
     """The position of one partition.
 
+    partition: as people see it.
     behind: how many offsets its topic was ahead, as the last landing saw it; None: no topic is read.
     records, refused: of those landed files that the ledger still lists.
     """
 
     position: Position
+    partition: str
     behind: int | None
     time: str | None
     files: int
@@ -174,6 +177,7 @@ def _places(state: LogState) -> list[PartitionProgress]:
             PartitionProgress(
                 position=position,
                 behind=behind.get(position.partition),
+                partition=name_partition(position.partition),
                 time=iso_instant(position.stream.max_commit_time),
                 files=len(mine),
                 records=sum(e.records for e in mine),
