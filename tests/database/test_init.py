@@ -43,7 +43,7 @@ def test_tables_become_logs(database: PostgresSession, tmp_path: Path, monkeypat
     assert yaml.safe_load(text)["logs"]["parts"]["source"]["path"] == "landing/shop.public.parts"
     assert "publish_via_partition_root = true" in text
     assert "# Written by `tidefold init` from the catalogue of a database." in text
-    assert "proved by the catalogue: edge: " in done.output
+    assert "proved: edge: " in done.output
     assert "## Table public.silent.\n" in text
     assert "## Table public.no_key, about 1,000 rows." in text
     for word in ("landed files", "sample", "about 0 rows"):

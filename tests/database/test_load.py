@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,11 +23,14 @@ from tidefold.operations.doctor.finding import FindingLevel
 from tidefold.operations.doctor.pipeline_checks import check_slots
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.removal_details import CleanDetails
 from tidefold.operations.ingest.load_dump import load_dump
 from tidefold.operations.ingest.load_files import Load
 from tidefold.operations.ingest.load_table import LoadDetails, TableLoad, drop, load_tables
+from tidefold.operations.retention.clean import clean
 from tidefold.operations.retention.clean import drop as drop_log
 from tidefold.sources.debezium.loaded_rows import LoadMark
+from tidefold.wiring import open_pipeline
 from tidefold_airflow.ui.views.log import view_log
 from torture.servers import Postgres, PostgresSession
 
@@ -161,6 +166,67 @@ def test_a_load_into_a_log_that_has_rows_replaces_them(loaded: _Loaded) -> None:
     drop_log(loaded.pipeline, "items", plan=False)
     loaded.follow()
     loaded.require_equal()
+
+
+def test_a_load_replaces_all_that_landed_before_also_in_a_log_that_begins_again(loaded: _Loaded) -> None:
+    """Changes of the time between two slots are in no stream: rows that were deleted then must not come back."""
+    loaded.load()
+    loaded.session.execute("update items set text = 'first' where id = 1", "insert into items values (301, 'streamed')")
+    loaded.follow()
+    drop_log(loaded.pipeline, "items", plan=False)
+    loaded.session.rows("select pg_drop_replication_slot('tidefold')")
+    loaded.session.execute("delete from items where id in (7, 301)")
+    loaded.load()
+    loaded.follow()
+    loaded.require_equal()
+
+
+def test_clean_deletes_what_loads_left_and_keeps_the_newest_load(
+    loaded: _Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = loaded.root / "store/landed/items/_load"
+    killed = Load.begin(loaded.pipeline, "items")
+    killed.order, killed.columns = (1, 0), loaded.pipeline.log("items").shape.columns
+    killed.write(0, [])
+    loaded.load()
+    first = {one for one in folder.rglob("*.parquet") if killed.folder not in str(one)}
+    loaded.follow()
+    assert _clean(loaded) == set()
+    _age(folder)
+    assert _clean(loaded) == {folder / killed.folder / "000000.parquet"}
+    loaded.session.rows("select pg_drop_replication_slot('tidefold')")
+    loaded.load()
+    second = {*folder.rglob("*.parquet")} - first
+    _age(folder)
+    assert _clean(loaded) == first
+    loaded.follow()
+    loaded.require_equal()
+    # As files of a topic; a log that starts again then needs a new load.
+    config = loaded.root / "tidefold.yaml"
+    config.write_text(config.read_text() + "retention: {landed: 1d}\n")
+    loaded.pipeline = open_pipeline(config)
+    assert _clean(loaded) == set()
+    later = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    monkeypatch.setattr("tidefold.operations.retention.clean.now", lambda: later)
+    assert _clean(loaded) == second
+    drop_log(loaded.pipeline, "items", plan=False)
+    assert take(loaded.pipeline).error_code == "LANDED_GONE"
+    loaded.session.rows("select pg_drop_replication_slot('tidefold')")
+    loaded.load()
+    loaded.follow()
+    loaded.require_equal()
+
+
+def _age(folder: Path) -> None:
+    for one in folder.rglob("*.parquet"):
+        os.utime(one, (1, 1))
+
+
+def _clean(loaded: _Loaded) -> set[Path]:
+    """Returns the files of loads that `clean` deletes."""
+    [_, cleaned] = clean(loaded.pipeline, ["items"])
+    assert isinstance(cleaned.details, CleanDetails)
+    return {loaded.root / "store" / one for one in cleaned.details.paths if "/_load/" in one}
 
 
 def test_a_load_that_breaks_off_leaves_nothing(loaded: _Loaded) -> None:

@@ -342,10 +342,10 @@ def test_two_extracts_of_a_day_are_two(person: Person) -> None:
 
 def test_init_says_what_is_proved_and_what_is_answered(person: Person) -> None:
     said = begin(person, {"o.csv": "id,status,is_deleted\n1,a,false\n2,b,true\n"})
-    assert "proved by the sample: o: format, columns" in said
+    assert "proved: o: format, columns" in said
     (person.folder / "tidefold.yaml").unlink()
     done = CliRunner().invoke(app, ["init", "landing", "-i"], input="\n\n\n\n")
-    assert "proved by the sample: o: format, columns; answered: op, key, order" in done.output, done.output
+    assert "proved: o: format, columns; answered: op, key, order" in done.output, done.output
 
 
 def test_what_a_person_answers_of_numbers_is_written(person: Person) -> None:

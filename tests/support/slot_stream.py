@@ -9,6 +9,9 @@ from typing import Any
 from support.landing import record
 from torture.servers import PostgresSession
 
+# The first day of PostgreSQL, in microseconds since 1970.
+_EPOCH = 946_684_800_000_000
+
 
 class SlotStream:
     """The records of one slot, decoded from pgoutput. Columns are texts, as `id` and others of a table `items`."""
@@ -16,7 +19,7 @@ class SlotStream:
     def __init__(self, session: PostgresSession, slot: str = "tidefold", publication: str = "tidefold") -> None:
         self._session, self._slot, self._publication = session, slot, publication
         self._columns: list[str] = []
-        self.commit, self.next = "null", 0
+        self.commit, self.next, self.time = "null", 0, 0
 
     def read(self) -> list[dict[str, Any]]:
         """Returns the records since the last call."""
@@ -25,7 +28,9 @@ class SlotStream:
         found = []
         for lsn, data in self._session.rows(query):
             message = bytes(data)
-            if message[:1] == b"C":
+            if message[:1] == b"B":
+                self.time = struct.unpack(">q", message[9:17])[0] + _EPOCH
+            elif message[:1] == b"C":
                 self.commit = f'"{struct.unpack(">q", message[10:18])[0]}"'
             elif message[:1] == b"R":
                 self._columns = _read_columns(message)
@@ -39,7 +44,7 @@ class SlotStream:
         row: dict[str, Any] = dict(zip(self._columns, values, strict=True))
         row["id"] = int(row["id"])
         images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
-        return record(self.next, row["id"], op, sequence=sequence, ts_us=2_000_000_000_000_000, **images)
+        return record(self.next, row["id"], op, sequence=sequence, ts_us=self.time, **images)
 
 
 def _read_images(message: bytes) -> Iterator[tuple[str, list[str | None]]]:

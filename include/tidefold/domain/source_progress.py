@@ -77,6 +77,7 @@ class StreamPosition(NamedTuple):
     early: what the connector sent last before it had seen a commit (decision 0068): the position of the snapshot before
         it (else that of its first event, and 0 at the end), of its last event, then of the first commit behind it.
     replaced: the position of the newest snapshot that replaced the rows.
+    since: below which the slot of the newest load has no event.
     """
 
     max_order: tuple[int, ...] = ()
@@ -90,10 +91,11 @@ class StreamPosition(NamedTuple):
     ended: tuple[int, ...] = ()
     early: tuple[int, ...] = ()
     replaced: int = 0
+    since: int = 0
 
     def after(self, former: StreamPosition) -> StreamPosition:
         """Returns this position of a file's reader, which may not have known what the partition had reached."""
-        highest = ("max_order", "begun", "ended", "early", "replaced")
+        highest = ("max_order", "begun", "ended", "early", "replaced", "since")
         return self._replace(
             **{name: max(getattr(former, name), getattr(self, name)) for name in highest},
             max_commit_time=latest_commit_time((former, self)),

@@ -145,15 +145,7 @@ def _write(terminal: Terminal, directory: str, interactive: bool, keys: _TopicKe
     origin = "the catalogue of a database" if database else f"a sample of {'topics' if keys else 'landed files'}"
     _create(path, render(proposed, paths, base, store_id, origin=origin, vectors=vectors) + ends)
     lines = {log.id: sort_lines(log) for log in proposed if log.columns}
-    _report(
-        terminal,
-        [log.id for log in proposed if log.id not in left_out],
-        left_out,
-        guesses,
-        sets,
-        lines,
-        "catalogue" if database else "sample",
-    )
+    _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets, lines)
     for line in settings:
         terminal.note(f"connector: {line}")
     _warn(terminal, "" if keys or database else directory, proposed, topics)
@@ -239,7 +231,6 @@ def _report(
     guesses: Mapping[str, Sequence[str]],
     sets: Sequence[ProposedSet],
     lines: Mapping[str, Mapping[str, Sequence[str]]],
-    proof: str,
 ) -> None:
     path = terminal.config_path
     data: dict[str, object] = {
@@ -261,7 +252,7 @@ def _report(
         terminal.note(f"set: {_describe_set(one)}")
     for log, kinds in lines.items():
         answers = f"; answered: {', '.join(kinds['answered'])}" if kinds["answered"] else ""
-        terminal.note(f"proved by the {proof}: {log}: {', '.join(kinds['proved'])}{answers}")
+        terminal.note(f"proved: {log}: {', '.join(kinds['proved'])}{answers}")
     if left_out:
         terminal.note(
             "next: answer what the file marks with QUESTION and remove the `# ` there, then `tidefold validate`"

@@ -15,7 +15,7 @@ from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.ingest.load_files import Load
 from tidefold.sources.api import UnfitFileError
-from tidefold.sources.debezium.loaded_rows import LoadMark
+from tidefold.sources.debezium.loaded_rows import FIRST, LoadMark
 from tidefold.sources.feed import Feed
 from tidefold.sources.files.base import AnyFiles, Csv
 from tidefold.sources.files.parquet import Parquet
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _BINLOG = re.compile(r".*\.(\d{1,18}):(\d{1,18})")
-_FIRST = "0"
 
 
 def load_dump(pipeline: Pipeline, log: str, folder: str, position: str, by: str) -> Outcome:
@@ -74,7 +73,7 @@ def _read(source: AnyFiles, file: LandedFile, load: Load, shape: TableSpec) -> I
 def parse_position(order: str, position: str, width: int) -> tuple[int, ...]:
     """Returns a position as the order of a log has it. Raises InvalidInputError."""
     binlog = _BINLOG.fullmatch(position)
-    if position == _FIRST:
+    if position == FIRST:
         return (0,) * width
     if order == POSTGRESQL and _LSN.fullmatch(position):
         return parse_lsn(position), 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidefold.changelog.schema import arrow_type
-from tidefold.domain.ingest.append import never_took, require_open
+from tidefold.domain.ingest.append import require_open
 from tidefold.domain.log_state import Column, LogState, Position
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.source_progress import LOADED
@@ -36,7 +36,7 @@ from tidefold.sources.landing.folders import name_at
 class Load:
     """One load of one log, while it is written.
 
-    columns: those of the log that the source has. order, time: as in AboutRows.
+    columns: those of the log that the source has. order, time, since: as in AboutRows.
     files: the rows of each file that is written, by its number.
     """
 
@@ -47,6 +47,7 @@ class Load:
     columns: tuple[Column, ...] = ()
     order: tuple[int, ...] = ()
     time: int = 0
+    since: int = 0
     files: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -79,8 +80,9 @@ class Load:
 
     def write(self, number: int, batches: Iterable[pa.RecordBatch]) -> int:
         """Writes a file, and returns its rows. The batches have the columns of the log, each of its type."""
-        clears, rows = number == 0 and any(self.order) and not never_took(self.state), 0
-        schema = add_about(self.schema, AboutRows(self.order, self.time, clears))
+        # What landed before may be ingested again, also by a log that is empty now.
+        clears, rows = number == 0 and any(self.order), 0
+        schema = add_about(self.schema, AboutRows(self.order, self.time, clears, self.since))
         options = {"compression": "zstd", "compression_level": 1, "write_page_checksum": True}
         with (
             self.pipeline.store.create(f"{self.root}/{name_file(self.folder, number)}") as stream,

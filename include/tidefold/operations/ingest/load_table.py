@@ -137,9 +137,9 @@ def _read(database: Database, loads: Sequence[Load], asked: TableLoad) -> tuple[
         slot = opened.enter_context(create_slot(database, asked.slot, asked.tell))
         slots.append(slot)
         asked.tell(f"slot `{slot.name}` begins at {slot.position}; its snapshot is read")
-        parts = list[_PageRange]()
+        parts, made = list[_PageRange](), find_slot(guard, slot.name)
         for load, (table, select) in zip(loads, tables, strict=True):
-            load.order = (parse_lsn(slot.position), 0)
+            load.order, load.since = (parse_lsn(slot.position), 0), (made.begins if made else 0) or 0
             load.time = guard.list("select (extract(epoch from clock_timestamp()) * 1000000)::bigint as t")[0]["t"]
             parts += _split(guard, load, table, select)
         _read_parts(database, slot, parts, asked)

@@ -41,7 +41,7 @@ from tidefold.operations.ground.removal_details import (
 from tidefold.operations.ground.sweep import LEFTOVERS, delete_hidden, plan_change_files
 from tidefold.operations.local_copies.manage import forget
 from tidefold.operations.publish.publish_set import require_alone
-from tidefold.operations.retention.old_landed import find_old_landed
+from tidefold.operations.retention.old_landed import find_old_landed, find_old_loads
 from tidefold.operations.retention.truncate import SegmentUse, plan_orphans, plan_release
 from tidefold.sources.kafka.landed import list_landed_files
 from tidefold.sources.landing.name_times import natural_order
@@ -162,6 +162,7 @@ def _find_aged(pipeline: Pipeline, state: LogState) -> tuple[str, ...]:
     return (
         *files,
         *find_old_landed(pipeline, state, now()),
+        *find_old_loads(pipeline, state, now()),
         *find_old_reports(pipeline.store, state, now(), keeps.report_days),
     )
 

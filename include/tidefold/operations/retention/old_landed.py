@@ -1,14 +1,15 @@
-"""Finds files that topics landed in the store, and that nothing reads any more."""
+"""Finds files that topics and loads landed in the store, and that nothing reads any more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
 
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.sources.debezium.loaded_rows import list_left
 from tidefold.sources.kafka.landed import list_landed_files
 from tidefold.sources.landing.folders import folder_at
 
@@ -34,6 +35,17 @@ def find_old_landed(pipeline: Pipeline, state: LogState, instant: str) -> Iterat
     of_set = pipeline.config.set_of(state.log)
     if of_set and of_set.kafka and state.log == of_set.logs[0]:
         yield from _find_old_ends(pipeline, SetPaths(of_set.name), of_set.topic, limit.timestamp())
+
+
+def find_old_loads(pipeline: Pipeline, state: LogState, instant: str) -> Iterator[str]:
+    """Yields files of loads that broke off or were replaced, and old ones as those of a topic."""
+    if state.log not in pipeline.config.logs:
+        return
+    keeps, at = pipeline.config.retention, datetime.fromisoformat(instant)
+    old = at - timedelta(microseconds=keeps.landed) if keeps.landed else datetime.min.replace(tzinfo=UTC)
+    done = {one.name for one in state.landed if one.instant and datetime.fromisoformat(one.instant) < old}
+    for name in list_left(pipeline.log(state.log).loaded, at - timedelta(days=keeps.scratch_days), done):
+        yield f"{LogPaths(state.log).landed}/{name}"
 
 
 def _find_old_ends(pipeline: Pipeline, paths: SetPaths, address: str, limit: float) -> Iterator[str]:

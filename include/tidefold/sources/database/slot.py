@@ -28,7 +28,8 @@ join pg_stat_activity a on a.pid = h.pid where w.locktype = 'transactionid' and 
 _SLOT = """
 select active, coalesce(database, '')::text as database, coalesce(wal_status, 'lost')::text as status,
        pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end,
-       restart_lsn)::bigint as held from pg_replication_slots where slot_name = $1
+       restart_lsn)::bigint as held, (restart_lsn - '0/0'::pg_lsn)::bigint as begins
+from pg_replication_slots where slot_name = $1
 """
 
 
@@ -43,12 +44,13 @@ class SlotSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A slot as the server shows it. held: how many bytes of WAL the server keeps for it."""
+    """A slot as the server shows it. held: how many bytes of WAL the server keeps for it, which begin there."""
 
     active: bool
     database: str
     status: str
     held: int | None
+    begins: int | None
 
     @property
     def told(self) -> str:

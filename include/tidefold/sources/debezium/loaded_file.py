@@ -68,7 +68,7 @@ def _account(account: Account, about: AboutRows, task: FileTask, shape: TableSpe
         account.lowest = account.first = task.file.start
         account.last = task.file.start + account.records - 1
         account.low = order
-    stream = StreamPosition(order, max_commit_time=about.time)
+    stream = StreamPosition(order, max_commit_time=about.time, since=about.since)
     if any(order):
         # As after the rows of an initial snapshot: see `envelope.advance`.
         account.snapshot = order

@@ -7,7 +7,9 @@ after their position (decision 0096).
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +24,8 @@ from tidefold.typed_json import decode_json
 
 FOLDER, _MARK, _BEGUN = "_load", ".json", "begun-"
 ABOUT = b"tidefold.load"
+# The position before all that the stream brings.
+FIRST = "0"
 
 
 class AboutRows(msgspec.Struct, frozen=True):
@@ -30,11 +34,13 @@ class AboutRows(msgspec.Struct, frozen=True):
     order: their place in the source, as the order of the log has it; all zero: before all that is known.
     time: when they were read, in microseconds since 1970.
     clears: whether they replace what the log had; said once, by the first file.
+    since: as in StreamPosition.
     """
 
     order: tuple[int, ...]
     time: int
     clears: bool
+    since: int = 0
 
 
 class LoadMark(msgspec.Struct, frozen=True):
@@ -53,6 +59,11 @@ class LoadMark(msgspec.Struct, frozen=True):
     at: str
     slot: str = ""
     connection: str = ""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether its rows replace all that came before."""
+        return self.position != FIRST
 
     @property
     def end(self) -> int:
@@ -90,6 +101,25 @@ def read_marks(root: str, *, begun: bool = False) -> list[LoadMark]:
     return marks
 
 
+def list_standing(marks: Sequence[LoadMark]) -> Sequence[LoadMark]:
+    """Returns the loads that no later one replaces."""
+    return marks[max((at for at, one in enumerate(marks) if one.replaces), default=0) :]
+
+
+def list_left(root: str, limit: datetime, done: Container[str]) -> Iterator[str]:
+    """Yields files of loads below a landing place that nobody needs: of one that broke off, or was replaced.
+
+    limit: those that have changed since then stay. done: more names of files that are not needed any more.
+    """
+    kept = {one.folder for one in list_standing(read_marks(root))}
+    with suppress(NotFoundError):
+        for file in folder_at(f"{root}/{FOLDER}").list_files():
+            folder, is_below, _ = file.name.partition("/")
+            is_left = is_below and folder not in kept and file.stamp.changed < limit.timestamp()
+            if is_left or f"{FOLDER}/{file.name}" in done:
+                yield f"{FOLDER}/{file.name}"
+
+
 def list_loaded(root: str, topic: str, state: LogState) -> tuple[LandedFile, ...]:
     """Returns the files of all loads of a log. A log that has begun without a load knows of none: nothing is listed.
 
@@ -104,7 +134,7 @@ def list_loaded(root: str, topic: str, state: LogState) -> tuple[LandedFile, ...
         # Listed after the marks: a mark is written after its files.
         stamps = {f"{FOLDER}/{one.name}": one.stamp for one in folder_at(f"{root}/{FOLDER}").list_files()}
     files = list[LandedFile]()
-    for mark in marks:
+    for mark in list_standing(marks):
         start = mark.start
         for number, rows in enumerate(mark.files):
             name = name_file(mark.folder, number)

@@ -35,6 +35,7 @@ class StreamOrder:
     ended: OrderPoint = ()
     early: OrderPoint = ()
     replaced: int = 0
+    since: int = 0
 
     @property
     def position(self) -> StreamPosition:
@@ -53,6 +54,8 @@ class StreamOrder:
         is_plain = high and (commit == high[0] or commit >= high[1]) and high[0] not in early
         if is_plain and (not early or early[2:] > (0,)):
             return order
+        if event < self.since:
+            return max(commit, 0), event
         base, last, *more = early or (NO_COMMIT, NO_COMMIT)
         if not is_no_commit(commit, early, high):
             if self.early and more in ([], [0]):
