@@ -72,6 +72,7 @@ UNRELEASED: set[str] = {
     "IngestedFile.more",
     "LandedFileRecord.change_sets",
     "LandingProblems.topic",
+    "StreamPosition.since",
 }
 
 
