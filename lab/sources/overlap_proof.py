@@ -19,6 +19,8 @@ from torture.capture import Java
 from torture.servers import Postgres, PostgresSession
 
 _ROOT = Path(__file__).parents[2]
+# Where the clocks show it, the log stops by name, and there is nothing to attest.
+_CLOCK = "            self._check_time(order, time)\n"
 _MEND = "a row of a snapshot is older than what its connector streams after it"
 
 
@@ -87,8 +89,8 @@ def _run(rig: SourceRig, mended: bool) -> None:
         [mutant] = [one for one in listed if one["without"] == _MEND]
         file = rig.folder / mutant["file"]
         text = file.read_text()
-        assert text.count(mutant["old"]) == 1
-        file.write_text(text.replace(mutant["old"], mutant["new"]))
+        assert text.count(mutant["old"]) == text.count(_CLOCK) == 1
+        file.write_text(text.replace(mutant["old"], mutant["new"]).replace(_CLOCK, ""))
     command = [sys.executable, "-m", "tidefold.cli", "run", "-c", str(rig.folder / "tidefold.yaml")]
     environment = {**os.environ, "PYTHONPATH": str(code)}
     subprocess.run(command, env=environment, check=False, capture_output=True)
