@@ -213,9 +213,9 @@ torture: install torture-tools ## Random tables and workloads of a real PostgreS
 	TORTURE_RECORD=$(RECORD) PYTHONPATH=include:tests:lab $(PYTHON) -m torture $(if $(filter file,$(origin SEEDS)),4,$(SEEDS)) $(FIRST) $(DATABASES)
 
 .PHONY: test-sources
-test-sources: install ## About an hour: types, attestations, planted faults, loads with kills, on a real PostgreSQL under a real Debezium (SIZES='50 10 20000': attestations, rounds of ten faults, rows; LOADS='20 20000 1000000': loads, rows; PROOFS=overlap: only that)
+test-sources: install ## About an hour: types, attestations, planted faults, loads with kills, the operators, on a real PostgreSQL under a real Debezium (SIZES='50 10 20000': attestations, rounds of ten faults, rows; LOADS='20 20000 1000000': loads, rows; PROOFS=overlap: only that)
 	bash lab/torture/tools.sh $(TORTURE) postgres
-	SIZES="$(SIZES)" LOADS="$(LOADS)" PYTHONPATH=include:tests:lab $(PYTHON) -m sources $(TORTURE) $(PROOFS)
+	SIZES="$(SIZES)" LOADS="$(LOADS)" PYTHONPATH=include:tests:lab:scripts $(PYTHON) -m sources $(TORTURE) $(PROOFS)
 
 torture-tools: ## What `make torture` needs, once: MariaDB of Debian packages and Debezium's engines by Maven
 	bash lab/torture/tools.sh $(TORTURE)

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from sources.airflow_proof import prove_airflow
 from sources.attest_proof import prove_attest
 from sources.cost import measure_attest
 from sources.load_proof import measure_load, prove_load
@@ -27,6 +28,7 @@ _PROOFS = {
     "cost": lambda server, java, folder: measure_attest(server, folder, int(os.environ.get("ROWS") or 1_000_000)),
     "load": lambda server, java, folder: prove_load(server, java, folder, *_LOADS[:2]),
     "load-large": lambda server, java, folder: measure_load(server, java, folder, _LOADS[2]),
+    "airflow": prove_airflow,
     "types-precise": lambda server, java, folder: prove_types(server, java, folder, "precise"),
 }
 
