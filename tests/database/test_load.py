@@ -99,7 +99,9 @@ def test_rows_are_loaded_and_the_stream_goes_on_without_a_gap(loaded: _Loaded) -
     outcome = loaded.load()
     assert isinstance(outcome.details, LoadDetails)
     assert outcome.details.rows == 300
-    assert outcome.details.connector["snapshot.mode"] == "no_data"
+    connector = outcome.details.connector
+    names = ("snapshot.mode", "slot.name", "publication.name", "table.include.list", "topic.prefix")
+    assert [connector[name] for name in names] == ["no_data", "tidefold", "tidefold", "public.items", "shop"]
     loaded.follow()
     loaded.require_equal()
     done = CliRunner().invoke(app, ["explain", "items", "300", "-c", str(loaded.root / "tidefold.yaml")])

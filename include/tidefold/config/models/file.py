@@ -137,7 +137,7 @@ class RetentionConfig(StrictModel):
     )
     landed: Span | None = Field(
         default=None,
-        description="how long after its ingest `clean` keeps a file that a topic or a load landed: 30d; default: for ever",
+        description="how long after its ingest `clean` keeps a file of a topic or a load: 30d; default: for ever",
     )
     threads: int = Field(default=1, ge=1, description="threads that delete files of the store")
     report_days: int = Field(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -72,14 +72,10 @@ def name_faults(
             continue
         texts = split_texts(key)
         excuse = f"quarantined ({refused[texts]})" if texts in refused else fault.excuse
-        faults.append(_add(fault, "left out" if texts in left_out else excuse))
+        faults.append(replace(fault, excuse="left out" if texts in left_out else excuse))
     unknown = islice((fault for fault in faults if not fault.excuse), _EXPLAINED)
     explained = {id(fault): _explain(pipeline, published.state.log, fault) for fault in unknown}
-    return [_add(fault, fault.excuse, explained.get(id(fault), "")) for fault in faults]
-
-
-def _add(fault: KeyFault, excuse: str, made_by: str = "") -> KeyFault:
-    return KeyFault(fault.key, fault.kind, fault.columns, excuse, made_by)
+    return [replace(fault, made_by=explained.get(id(fault), "")) for fault in faults]
 
 
 def _name(

@@ -165,7 +165,7 @@ def conclude(
         groups=comparison.groups,
         checksum=hashlib.sha256(groups.encode()).hexdigest(),
     )
-    error = _find_error(pipeline, log, request, proof, course, [fault for fault in faults if not fault.excuse])
+    error = _find_error(pipeline, log, request.lag, proof, course, [fault for fault in faults if not fault.excuse])
     if error:
         proof = replace(proof, error=error.message, hint=error.hint)
     _write_groups(pipeline, log, proof, groups)
@@ -193,14 +193,9 @@ def describe_proof(proof: SourceProof) -> str:
 
 
 def _find_error(
-    pipeline: Pipeline,
-    log: str,
-    request: AttestRequest,
-    proof: SourceProof,
-    course: Course,
-    faults: Sequence[KeyFault],
+    pipeline: Pipeline, log: str, lag: float, proof: SourceProof, course: Course, faults: Sequence[KeyFault]
 ) -> TidefoldError | None:
-    name = request.connection
+    name = proof.connection
     if proof.differ:
         shown = "; ".join(map(str, faults[:_SHOWN]))
         hint = None
@@ -212,9 +207,7 @@ def _find_error(
         return CorruptError("SOURCE_DIFFERS", f"{describe_proof(proof)}. The first: {shown}.", hint=hint)
     if course.suspects:
         first = min(one.since for one in course.suspects.values())
-        since, until = (
-            datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") for at in (first, first + request.lag)
-        )
+        since, until = (datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") for at in (first, first + lag))
         message = (
             f"{describe_proof(proof)}; {count_noun(len(course.suspects), 'key differs', 'keys differ')} since {since}, "
             "and no later change has come that shows whether theirs are still on their way."

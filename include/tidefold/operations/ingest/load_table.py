@@ -93,11 +93,18 @@ def load_tables(pipeline: Pipeline, logs: Sequence[str], asked: TableLoad) -> li
     Raises TidefoldError.
     """
     database = Database.find(asked.connection, pipeline.connections)
-    loads = [Load.begin(pipeline, log) for log in logs]
+    loads, outcomes = [Load.begin(pipeline, log) for log in logs], list[Outcome]()
     try:
         tables, mark = _read(database, loads, asked)
         # No connection is open any more: what breaks from here on leaves the slot to the loads that are complete.
-        return [_finish(load, table, tables, mark, database, asked) for load, table in zip(loads, tables, strict=True)]
+        for load, table in zip(loads, tables, strict=True):
+            load.finish(replace(mark, table=table.full_name))
+            rows = sum(load.files.values())
+            message = f"{count_noun(rows, 'row')} of {table.full_name} loaded, as they were at {mark.position}"
+            connector = make_connector(database, load, tables, asked)
+            details = LoadDetails(rows=rows, position=mark.position, slot=mark.slot, connector=connector)
+            outcomes.append(Outcome(load.log, Status.TAKEN, message, details=details))
+        return outcomes
     except BaseException:
         for load in loads:
             load.discard()
@@ -131,22 +138,28 @@ def _read(database: Database, loads: Sequence[Load], asked: TableLoad) -> tuple[
         tables = [_check_table(guard, load, asked) for load in loads]
         if find_slot(guard, asked.slot):
             message = f"The database of `{asked.connection}` has a slot `{asked.slot}` already."
-            raise RefusedError("SLOT_EXISTS", message)
+            names = f"{' '.join(one.log for one in loads)} --connection {asked.connection} --slot {asked.slot}"
+            hint = (
+                f"If a load left it: `tidefold source load {names} --drop-slot`. If a connector has it, name another."
+            )
+            raise RefusedError("SLOT_EXISTS", message, hint=hint)
         for load in loads:
             load.note(mark)
         slot = opened.enter_context(create_slot(database, asked.slot, asked.tell))
         slots.append(slot)
-        asked.tell(f"slot `{slot.name}` begins at {slot.position}; its snapshot is read")
-        parts, made = list[_PageRange](), find_slot(guard, slot.name)
+        asked.tell(f"slot `{asked.slot}` begins at {slot.position}; its snapshot is read")
+        parts, made = list[_PageRange](), find_slot(guard, asked.slot)
         for load, (table, select) in zip(loads, tables, strict=True):
             load.order, load.since = (parse_lsn(slot.position), 0), (made.begins if made else 0) or 0
             load.time = guard.list("select (extract(epoch from clock_timestamp()) * 1000000)::bigint as t")[0]["t"]
             parts += _split(guard, load, table, select)
         _read_parts(database, slot, parts, asked)
         with database.begin() as reader:
-            state = find_slot(reader, slot.name)
+            state = find_slot(reader, asked.slot)
         if state is None or state.status == "lost":
-            raise RefusedError("SLOT_LOST", f"Slot `{slot.name}` was dropped or lost its WAL while its rows were read.")
+            raise RefusedError(
+                "SLOT_LOST", f"Slot `{asked.slot}` was dropped or lost its WAL while its rows were read."
+            )
     return [table for table, _ in tables], replace(mark, position=slot.position)
 
 
@@ -169,22 +182,6 @@ def _drop_if_broken(
             pass
         asked.tell(f"the slot `{asked.slot}` may be left, and hold WAL: call the command again with --drop-slot")
         raise
-
-
-def _finish(
-    load: Load,
-    table: SourceTable,
-    tables: Sequence[SourceTable],
-    mark: LoadMark,
-    database: Database,
-    asked: TableLoad,
-) -> Outcome:
-    load.finish(replace(mark, table=table.full_name))
-    rows = sum(load.files.values())
-    message = f"{count_noun(rows, 'row')} of {table.full_name} loaded, as they were at {mark.position}"
-    connector = make_connector(database, load, tables, asked)
-    details = LoadDetails(rows=rows, position=mark.position, slot=mark.slot, connector=connector)
-    return Outcome(load.log, Status.TAKEN, message, details=details)
 
 
 def _check_table(guard: Reader, load: Load, asked: TableLoad) -> tuple[SourceTable, str]:
@@ -274,7 +271,7 @@ def _read_parts(database: Database, slot: SlotSnapshot, parts: Sequence[_PageRan
                     raise
                 with lock:
                     done += 1
-                    held = find_slot(reader, slot.name)
+                    held = find_slot(reader, asked.slot)
                     told = f"the slot {held.told}" if held else "the slot is gone"
                     asked.tell(f"{done:,} of {count_noun(len(parts), 'part')} read; {told}")
 

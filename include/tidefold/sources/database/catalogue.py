@@ -14,14 +14,14 @@ _OWN = "n.nspname !~ '^pg_' and n.nspname <> 'information_schema'"
 # A domain is what it is based on, with its size; domains of domains too. An array is its element.
 _COLUMNS = """
 with recursive typed as (
-  select a.attrelid as relation, a.attnum as number, a.attname as name, a.attnotnull as required,
+  select a.attrelid as relation, a.attnum as number, a.attname as name,
          format_type(a.atttypid, a.atttypmod) as declared, a.atttypid as type, a.atttypmod as modifier
   from pg_attribute a where a.attrelid = any($1::oid[]) and a.attnum > 0 and not a.attisdropped
   union all
-  select relation, number, name, required or t.typnotnull, declared, t.typbasetype,
+  select relation, number, name, declared, t.typbasetype,
          case when modifier >= 0 then modifier else t.typtypmod end
   from typed join pg_type t on t.oid = type where t.typtype = 'd')
-select relation::bigint, name::text, required, declared, modifier, coalesce(e.typname, t.typname)::text as type,
+select relation::bigint, name::text, declared, modifier, coalesce(e.typname, t.typname)::text as type,
        coalesce(e.typtype, t.typtype)::text as sort, e.oid is not null as is_array
 from typed join pg_type t on t.oid = type left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
 where t.typtype <> 'd' order by relation, number
@@ -29,10 +29,9 @@ where t.typtype <> 'd' order by relation, number
 # The primary key, else the index that a replica identity names.
 _TABLES = """
 select c.oid::bigint as relation, n.nspname::text as schema, c.relname::text as name, c.relkind::text as kind,
-       c.relreplident::text as identity, c.reltuples::bigint as rows, c.relpages::bigint as pages,
+       c.relreplident::text as identity, c.reltuples::bigint as rows,
        row_security_active(c.oid) as has_policies, c.relpersistence = 'p' as is_logged,
        exists (select from pg_inherits where inhparent = c.oid) as has_children,
-       exists (select from pg_inherits where inhrelid = c.oid) as is_child,
        (select array_agg(a.attname::text order by k.place)
         from pg_index i, unnest(i.indkey) with ordinality k(at, place)
         join pg_attribute a on a.attnum = k.at where i.indrelid = c.oid and a.attrelid = c.oid
@@ -58,11 +57,9 @@ class SourceTable:
     kind: str
     identity: str
     rows: int
-    pages: int
     has_policies: bool
     is_logged: bool
     has_children: bool
-    is_child: bool
     key: tuple[str, ...]
     columns: tuple[DatabaseColumn, ...] = ()
 
@@ -125,6 +122,4 @@ def _read_column(row: dict[str, object]) -> DatabaseColumn:
         size = modifier - 4
     if row["sort"] == "e":
         type_ = ENUM
-    return DatabaseColumn(
-        str(row["name"]), type_, bool(row["is_array"]), size, scale, not row["required"], str(row["declared"])
-    )
+    return DatabaseColumn(str(row["name"]), type_, bool(row["is_array"]), size, scale, str(row["declared"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidefold.domain.log_state import Column, Expire
 from tidefold.errors import RefusedError
@@ -79,7 +79,8 @@ class RowComparison:
         """Returns the text of each value of some keys."""
         named = ", ".join(f"{self._text(one.name)} as c{i}" for i, one in enumerate(self.columns))
         statement = f"select {self._key()} as k, {named} from {self._from(self._of_keys())}"
-        return {row.pop("k"): self._by_name(row) for row in reader.list(statement, json.dumps(sorted(keys)))}
+        rows = reader.list(statement, json.dumps(sorted(keys)))
+        return {key: self.name_texts(texts) for key, *texts in (row.values() for row in rows)}
 
     def count_apart(self, reader: Reader) -> dict[str, int]:
         """Counts what the log cannot have: values that a connector loses, and rows that are too old."""
@@ -141,9 +142,6 @@ class RowComparison:
     def name_texts(self, texts: Sequence[str | None]) -> dict[str, str | None]:
         """Returns texts of a row by the name of their columns."""
         return dict(zip([one.name for one in self.columns], texts, strict=True))
-
-    def _by_name(self, row: Mapping[str, Any]) -> dict[str, str | None]:
-        return self.name_texts([row[f"c{i}"] for i in range(len(self.columns))])
 
     def _local(self, columns: Iterable[Column]) -> str:
         numbers = {one.name: i for i, one in enumerate(self.columns)}

@@ -26,7 +26,7 @@ from pg_locks w join pg_locks h on h.locktype = 'transactionid' and h.transactio
 join pg_stat_activity a on a.pid = h.pid where w.locktype = 'transactionid' and not w.granted and w.pid = $1::int
 """
 _SLOT = """
-select active, coalesce(database, '')::text as database, coalesce(wal_status, 'lost')::text as status,
+select active, coalesce(wal_status, 'lost')::text as status,
        pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end,
        restart_lsn)::bigint as held, (restart_lsn - '0/0'::pg_lsn)::bigint as begins
 from pg_replication_slots where slot_name = $1
@@ -37,7 +37,6 @@ from pg_replication_slots where slot_name = $1
 class SlotSnapshot:
     """A new slot. position: where it begins. snapshot: what others read; it lives as long as its connection."""
 
-    name: str
     position: str
     snapshot: str
 
@@ -47,7 +46,6 @@ class SlotState:
     """A slot as the server shows it. held: how many bytes of WAL the server keeps for it, which begin there."""
 
     active: bool
-    database: str
     status: str
     held: int | None
     begins: int | None
@@ -71,7 +69,7 @@ def create_slot(database: Database, name: str, tell: Callable[[str], None]) -> I
     with _replicate(database) as connection:
         command = f"CREATE_REPLICATION_SLOT {quote_name(name)} LOGICAL pgoutput (SNAPSHOT 'export')"
         row = _execute(connection, command, lambda: _tell_blockers(database, connection.info.backend_pid, tell))
-        yield SlotSnapshot(name, row[1], row[2])
+        yield SlotSnapshot(row[1], row[2])
 
 
 def drop_slot(database: Database, name: str) -> None:

@@ -62,7 +62,6 @@ class DatabaseColumn:
     is_array: bool = False
     size: int = -1
     scale: int = 0
-    nullable: bool = True
     declared: str = ""
 
 
