@@ -231,6 +231,19 @@ def _clean(loaded: _Loaded) -> set[Path]:
     return {loaded.root / "store" / one for one in cleaned.details.paths if "/_load/" in one}
 
 
+def test_lists_are_written_so_that_many_rows_are_read_at_a_time(loaded: _Loaded) -> None:
+    """A reader takes few rows at a time of lists of a dictionary, which cost an ingest three times the CPU."""
+    loaded.session.execute("alter table items add column tags text[]", "update items set tags = array['a', text]")
+    loaded.pipeline = make_landing(loaded.root, "{id: int, text: string, tags: array<string>}")
+    loaded.load()
+    [path] = (loaded.root / "store/landed").rglob("*.parquet")
+    with pq.ParquetFile(path) as file:
+        group = file.metadata.row_group(0)
+        encodings = {group.column(at).path_in_schema: group.column(at).encodings for at in range(group.num_columns)}
+    assert not [one for name, kinds in encodings.items() if "tags" in name for one in kinds if "DICTIONARY" in one]
+    assert take(loaded.pipeline).error is None
+
+
 def test_a_load_that_breaks_off_leaves_nothing(loaded: _Loaded) -> None:
     loaded.session.execute("alter table items add column at date", "update items set at = 'infinity' where id = 77")
     loaded.pipeline = make_landing(loaded.root, "{id: int, text: string, at: date}")

@@ -83,7 +83,9 @@ class Load:
         # What landed before may be ingested again, also by a log that is empty now.
         clears, rows = number == 0 and any(self.order), 0
         schema = add_about(self.schema, AboutRows(self.order, self.time, clears, self.since))
-        options = {"compression": "zstd", "compression_level": 1, "write_page_checksum": True}
+        # Of lists of a dictionary few rows at a time are read.
+        plain = [one.name for one in schema if not pa.types.is_nested(one.type)]
+        options = {"compression": "zstd", "compression_level": 1, "write_page_checksum": True, "use_dictionary": plain}
         with (
             self.pipeline.store.create(f"{self.root}/{name_file(self.folder, number)}") as stream,
             pq.ParquetWriter(stream, schema, **options) as writer,
