@@ -53,6 +53,7 @@ def test_a_savepoint_is_told_in_one_line_and_in_json(pipeline: Pipeline, tmp_pat
                 "ended": [],
                 "early": [],
                 "replaced": 0,
+                "since": 0,
             },
         }
     ]
