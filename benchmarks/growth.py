@@ -1,7 +1,7 @@
 """What one run costs at several sizes of a table, with the same changes; writes docs/contributors/benchmarks/growth.md.
 
     make bench-growth        (SIZES=100000,1000000,10000000 RUNS=11; WAYS=runs,gates,search names the parts; SIZES= only
-                             writes the page)
+                             writes the page; KEEP: a folder for the loaded tables, which the next call uses)
 
 Everything runs in this process, the tasks one after the other: the counts are exact, and CPU seconds need no quiet
 machine. What was measured is added to the results beside the page, so an interrupted benchmark goes on.
@@ -52,6 +52,7 @@ from tidefold.wiring import open_pipeline
 SIZES = [int(size) for size in os.environ.get("SIZES", "100000,1000000,10000000").split(",") if size]
 RUNS = int(os.environ.get("RUNS", "11"))
 WAYS = os.environ.get("WAYS", "runs,gates,search").split(",")
+KEEP = os.environ.get("KEEP")
 CHANGES = 10_000
 LOG = "accounts"
 COLUMNS = {
@@ -100,6 +101,19 @@ def _warm_up(root: Path) -> None:
     _make_base(root, 1_000, 8)
     _run(root, [(1, "warm", np.arange(10))])
     shutil.rmtree(root)
+
+
+def find_base(root: Path, rows: int) -> None:
+    """Publishes a table of so many rows. With KEEP it is a copy of the one that is kept there."""
+    if not KEEP:
+        _make_base(root, rows, find_buckets(rows))
+        return
+    kept, made = Path(KEEP) / f"growth-{rows}", Path(KEEP) / f"making-{rows}"
+    if not kept.exists():
+        shutil.rmtree(made, ignore_errors=True)
+        _make_base(made, rows, find_buckets(rows))
+        made.rename(kept)
+    link_tree(kept, root)
 
 
 def _make_base(root: Path, rows: int, buckets: int) -> float:
@@ -287,7 +301,7 @@ def _run_steps(root: Path, run: str) -> dict[str, Any]:
 
 
 def _measure_runs(root: Path, rows: int) -> None:
-    _make_base(root, rows, find_buckets(rows))
+    find_base(root, rows)
     changes = ((1 + n * CHANGES, f"run-{n}", _choose_ids(rows, n)) for n in range(RUNS))
     runs = []
     for first, run, ids in changes:

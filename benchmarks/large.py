@@ -1,8 +1,8 @@
 """Whole runs on a table of 100,000,000 rows that was loaded from Parquet, and its peers on the same changes.
 
-    make bench-large         (ROWS=100000000; WAYS=load,0.0001,0.01,0.1,iceberg,delta-rs,restore names the parts;
-                             KEEP: a folder for the loaded table, which the next call uses; STORE=s3: in a bucket
-                             of versitygw, with WAYS=load and one share)
+    make bench-large         (ROWS=100000000; WAYS=load,0.0001,0.01,0.1,iceberg,delta-rs,restore names the parts,
+                             iceberg-load: only its load; KEEP: a folder for the loaded table, which the next call
+                             uses; STORE=s3: in a bucket of versitygw, with WAYS=load and one share)
 
 Each part is a process from its start to its end, on a copy of one table. The changes of the peers are those of 0.01.
 The number of rows and sums are printed for tidefold and Iceberg. Its lines stand in growth.md.
@@ -16,9 +16,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import psutil
@@ -33,6 +34,7 @@ from growth import CHECKS, COLUMNS, LOG, find_buckets
 from peer_environment import PeerError, read_peers
 from peer_process import COW, MOR, PeerProcess
 from tables import folder
+from test_tiers.cpu import adopt_orphans, measure_running, measure_tree
 
 ROWS = int(os.environ.get("ROWS", "100000000"))
 WAYS = os.environ.get("WAYS", "load,0.0001,0.01,0.1,iceberg,delta-rs,restore").split(",")
@@ -45,6 +47,7 @@ _SUMS = 'count(*), sum(balance), sum("at")'
 
 
 def main() -> None:
+    adopt_orphans()
     with folder() as scratch, _open_store() as (store, options):
         base = Path(os.environ.get("KEEP", scratch)) / "base"
         if "load" in WAYS:
@@ -58,8 +61,8 @@ def main() -> None:
                 _tidefold(scratch / "copy", "move", "export", LOG, "1", "--to", str(scratch / "restored")),
             )
             shutil.rmtree(scratch / "copy")
-        if "iceberg" in WAYS:
-            _merge_by_iceberg(base, scratch)
+        if {"iceberg", "iceberg-load"} & set(WAYS):
+            _run_iceberg(base, scratch)
         if "delta-rs" in WAYS:
             _merge_by_delta_rs(base, scratch)
 
@@ -141,30 +144,31 @@ def _change(base: Path, copy: Path, share: float, address: str, options: dict[st
     shutil.rmtree(copy)
 
 
-def _merge_by_iceberg(base: Path, scratch: Path) -> None:
-    peer = read_peers()["iceberg"]
-    changes = _write_changes_of_peers(scratch)
-    for kind in (MOR, COW):
+def _run_iceberg(base: Path, scratch: Path) -> None:
+    peer, merged = read_peers()["iceberg"], "iceberg" in WAYS
+    files = files_of(base / "store" / "tables" / LOG)
+    for kind in (MOR, COW) if merged else (MOR,):
         lake = PeerProcess(peer, scratch, "6g")
-        use = Use()
         try:
             lake.live.mkdir(parents=True)
-            began = time.monotonic()
-            lake.ask("load", table=kind, files=files_of(base / "store" / "tables" / LOG))
-            print(f"{peer.title}, {kind}: load {time.monotonic() - began:.0f} s", flush=True)
-            began = time.monotonic()
-            with _sample_memory(use, lake.process):
-                lake.ask("merge", table=kind, changes=str(changes), compact=False)
-            _print_use(f"{peer.title}, {kind}: MERGE of 1 %", time.monotonic() - began, use)
-            lake.ask("export", table=kind, path=str(scratch / "export"))
-            with duckdb.connect() as db:
-                print("  rows and sums:", db.sql(f"SELECT {_SUMS} FROM '{scratch}/export/*.parquet'").fetchall())
+            _ask(lake, f"{kind}: load", "load", table=kind, files=files)
+            if merged:
+                changes = str(_write_changes_of_peers(scratch))
+                _ask(lake, f"{kind}: MERGE of 1 %", "merge", table=kind, changes=changes, compact=False)
+                lake.ask("export", table=kind, path=str(scratch / "export"))
+                with duckdb.connect() as db:
+                    print("  rows and sums:", db.sql(f"SELECT {_SUMS} FROM '{scratch}/export/*.parquet'").fetchall())
         except PeerError as error:
             print(f"{peer.title}, {kind}: {error}", flush=True)
         finally:
             lake.close()
             for path in (lake.live, scratch / "export", scratch / f"{peer.name}-scratch"):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _ask(lake: PeerProcess, what: str, do: str, **asked: Any) -> None:
+    with _measured(f"{lake.peer.title}, {what}", lake.process, lambda: measure_running(lake.process.pid)):
+        lake.ask(do, **asked)
 
 
 def _write_changes_of_peers(scratch: Path) -> Path:
@@ -208,29 +212,39 @@ def _tidefold(root: Path, *words: str) -> list[str]:
 
 def _call(what: str, command: Sequence[str], seconds: int | None = None) -> None:
     """Runs a command, prints what it took, and what it said if it failed."""
-    began, use = time.monotonic(), Use()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    with _sample_memory(use, psutil.Process(process.pid)):
+    with _measured(what, psutil.Process(process.pid), _measure_children):
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             said, _ = process.communicate()
-    how = "" if process.returncode == 0 else f", exit code {process.returncode}\n{said[-2000:]}"
-    _print_use(what, time.monotonic() - began, use, how)
+    if process.returncode:
+        print(f"exit code {process.returncode}\n{said[-2000:]}", flush=True)
+
+
+def _measure_children() -> float:
+    """CPU seconds of all that this process started, Spark's Python workers, which lose their parents, included."""
+    return measure_tree() - time.process_time()
 
 
 @contextmanager
-def _sample_memory(use: Use, tree: psutil.Process) -> Iterator[None]:
-    """Adds up what all processes below this one use, once a second. A page that two share counts half for each."""
-    ended = threading.Event()
+def _measured(what: str, tree: psutil.Process, cpu: Callable[[], float]) -> Iterator[None]:
+    """Prints wall and CPU seconds, and the most memory that all processes below this one use, looked at once a second.
+
+    A page that two share counts half for each.
+    """
+    ended, use, largest = threading.Event(), Use(), 0
+    began, before, load = time.monotonic(), cpu(), os.getloadavg()[0]
 
     def run() -> None:
+        nonlocal largest
         while not ended.wait(1):
             with suppress(psutil.Error):
                 sizes = [(one.name(), one.memory_full_info().pss) for one in [tree, *tree.children(recursive=True)]]
+                others = [size for name, size in sizes if name != "java"]
                 use.java = max(use.java, sum(size for name, size in sizes if name == "java"))
-                use.others = max(use.others, sum(size for name, size in sizes if name != "java"))
+                use.others, largest = max(use.others, sum(others)), max(largest, *others, 0)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -239,11 +253,9 @@ def _sample_memory(use: Use, tree: psutil.Process) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-
-
-def _print_use(what: str, seconds: float, use: Use, how: str = "") -> None:
-    memory = f"{use.others / 1e9:.2f} GB beside the JVM's {use.java / 1e9:.2f}"
-    print(f"| {what} | {seconds:.0f} s | {memory} | load {os.getloadavg()[0]:.1f}{how}", flush=True)
+    loads = f"load {load:.1f} to {os.getloadavg()[0]:.1f}"
+    memory = f"{use.others / 1e9:.2f} GB (one process {largest / 1e9:.2f}) beside the JVM's {use.java / 1e9:.2f}"
+    print(f"| {what} | {time.monotonic() - began:.0f} s | CPU {cpu() - before:.0f} s | {memory} | {loads}", flush=True)
 
 
 if __name__ == "__main__":
