@@ -100,8 +100,10 @@ def _load(base: Path, store: str) -> None:
     landed = list(landing.iterdir())
     size = sum(path.stat().st_size for path in landed)
     _call(f"load of {ROWS:,} rows in {len(landed)} files of Parquet, {size / 1e9:.1f} GB", _tidefold(base, "run"))
+    # Not with the copies of the table.
+    (base.parent / "landed").mkdir()
     for path in landed:
-        path.unlink()
+        path.rename(base.parent / "landed" / path.name)
 
 
 def _select_rows(ids: str, seed: int) -> str:
@@ -145,8 +147,9 @@ def _change(base: Path, copy: Path, share: float, address: str, options: dict[st
 
 
 def _run_iceberg(base: Path, scratch: Path) -> None:
+    """Loads the files that landed, and merges."""
     peer, merged = read_peers()["iceberg"], "iceberg" in WAYS
-    files = files_of(base / "store" / "tables" / LOG)
+    files = [f"file://{path}" for path in sorted((base.parent / "landed").iterdir())]
     for kind in (MOR, COW) if merged else (MOR,):
         lake = PeerProcess(peer, scratch, "6g")
         try:

@@ -31,8 +31,10 @@ def prepare(told: dict[str, str]) -> Mapping[str, Callable[..., None]]:
     def load(table: str, files: list[str]) -> None:
         """`table` names its mode: copy-on-write or merge-on-read."""
         rows = spark.read.parquet(*files)
-        # Not those that tidefold keeps for itself.
-        rows.select([name for name in rows.columns if not name.startswith("_")]).createOrReplaceTempView("base")
+        # Not those that tidefold keeps for itself, nor what a landed row does.
+        rows.select(
+            [name for name in rows.columns if not name.startswith("_") and name != "op"]
+        ).createOrReplaceTempView("base")
         spark.sql(
             f"CREATE TABLE lake.bench.`{table}` USING iceberg {_BUCKETS} "
             f"TBLPROPERTIES ({_ZSTD}, {_TARGET}, 'write.merge.mode' = '{table}') "

@@ -1,5 +1,5 @@
 """The usual job, by spark-submit: parse Debezium's JSON, keep the last change of each key, MERGE, judge with Great
-Expectations. Its one argument is JSON: `do` (make or run), `landed`, `table`, `rows` and `checks`.
+Expectations. Its one argument is JSON: `do` (make, run or session), `landed`, `table`, `rows` and `checks`.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,14 +24,39 @@ def make(spark: SparkSession, asked: dict[str, Any]) -> None:
 
 def run(spark: SparkSession, asked: dict[str, Any]) -> None:
     """One run over the files that landed."""
+    merge(spark, asked)
+    judge(spark, asked)
+
+
+def run_session(spark: SparkSession, asked: dict[str, Any]) -> None:
+    """One run after the other over the same files, each into a table of its own. Reports the time after each step."""
+    for number, table in enumerate(asked["tables"]):
+        for step, act in (("begin", None), ("MERGE", merge), ("gate", judge)):
+            if act:
+                act(spark, {**asked, "table": table})
+            with open(asked["report"], "a") as report:
+                cpu = sum(os.times()[:2]) + _measure_jvm()
+                print(json.dumps({"number": number, "step": step, "time": time.time(), "cpu": cpu}), file=report)
+
+
+def _measure_jvm() -> float:
+    """Returns the CPU seconds of the JVM since its start: of `spark-submit`, it is the parent of this process."""
+    with open(f"/proc/{os.getppid()}/stat") as stream:
+        user, system = stream.read().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def merge(spark: SparkSession, asked: dict[str, Any]) -> None:
+    """The last change of each key, merged."""
     row = f"STRUCT<{asked['columns']}>"
     source = "STRUCT<sequence: STRING>"
     value = f"STRUCT<before: {row}, after: {row}, source: {source}, op: STRING>"
-    spark.read.text(asked["landed"]).selectExpr(f"from_json(value, 'value {value}').value AS v").selectExpr(
-        "coalesce(v.after.id, v.before.id) AS id",
-        "v.after AS r",
-        "v.op AS op",
-        "CAST(get_json_object(v.source.sequence, '$[1]') AS BIGINT) AS lsn",
+    parsed = f"from_json(value, 'key STRUCT<id: BIGINT>, value {value}') AS m"
+    spark.read.text(asked["landed"]).selectExpr(parsed).selectExpr(
+        "m.key.id AS id",
+        "m.value.after AS r",
+        "m.value.op AS op",
+        "CAST(get_json_object(m.value.source.sequence, '$[1]') AS BIGINT) AS lsn",
     ).createOrReplaceTempView("parsed")
     names = [column.split(":")[0].strip() for column in asked["columns"].split(", ")]
     values = ", ".join(f"r.{name} AS {name}" for name in names if name != "id")
@@ -44,7 +70,6 @@ def run(spark: SparkSession, asked: dict[str, Any]) -> None:
         f" WHEN MATCHED AND s.op = 'd' THEN DELETE WHEN MATCHED THEN UPDATE SET {sets}"
         f" WHEN NOT MATCHED AND s.op != 'd' THEN INSERT ({', '.join(names)}) VALUES ({inserts})"
     )
-    judge(spark, asked)
 
 
 def judge(spark: SparkSession, asked: dict[str, Any]) -> None:
@@ -68,7 +93,7 @@ def judge(spark: SparkSession, asked: dict[str, Any]) -> None:
 def main() -> None:
     asked = json.loads(sys.argv[1])
     spark = SparkSession.builder.appName("usual").getOrCreate()
-    {"make": make, "run": run}[asked["do"]](spark, asked)
+    {"make": make, "run": run, "session": run_session}[asked["do"]](spark, asked)
     spark.stop()
 
 
