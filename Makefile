@@ -160,6 +160,14 @@ bench-run: install ## About an hour: whole runs, cold start included, by tidefol
 bench-growth: install ## About 15 minutes: what one run costs at 100,000 to 10,000,000 rows with the same changes; writes docs/contributors/benchmarks/growth.md (WAYS names the parts)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/growth.py
 
+.PHONY: bench-growth-before
+bench-growth-before: install ## About 20 minutes, 8 GB of disk: the same runs at ROWS rows by this code and by that of a clone, in turn (BEFORE); prints CPU seconds
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/growth_before.py
+
+.PHONY: bench-usual
+bench-usual: install ## About an hour, 13 GB of memory: whole runs beside the usual job, cold and warm; writes docs/contributors/benchmarks/usual.md (WAYS names the parts)
+	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/usual.py
+
 .PHONY: bench-large
 bench-large: install ## About an hour, 12 GB of disk: 100,000,000 rows loaded from Parquet, changed, restored; Iceberg and delta-rs beside it (WAYS names the parts)
 	PYTHONPATH=include:plugins:scripts:tests $(PYTHON) benchmarks/large.py
