@@ -23,7 +23,7 @@ from tidefold.fold.base_rows import BaseFiles, BucketRows, open_bucket, with_sch
 from tidefold.fold.inputs import MANY, Inputs
 from tidefold.fold.link_files import link_file
 from tidefold.fold.merge.arrow_merge import is_plain
-from tidefold.fold.merge.merge import has_clears, list_left_out, mark_rows, merge_bucket, to_mark
+from tidefold.fold.merge.merge import are_newer, has_clears, list_left_out, mark_rows, merge_bucket, to_mark
 from tidefold.fold.plan import FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.storage.safe_files import open_scratch
 
@@ -100,10 +100,11 @@ def _merge_bucket(
     before_expiry, shape = _Count(), task.plan.shape
     based = BaseFiles([one for one in recipe.base if one is not large], task.plan.aligner, recipe.schema)
     if large and not is_plain(changes, shape):
-        # The old rows count, too. All of these keys leave the large file, whether their change counts or not.
         schema = pa.schema([table_schema(shape).field(name) for name in shape.key])
         keys = changes.select(list(shape.key)).cast(schema)
-        based = BaseFiles(recipe.base, task.plan.aligner, recipe.schema, large, keys)
+        if not are_newer(changes, large, keys, shape, inputs):
+            # The old rows count, too. All of these keys leave the large file, whether their change counts or not.
+            based = BaseFiles(recipe.base, task.plan.aligner, recipe.schema, large, keys)
     # Each file is sorted; several come one after the other.
     how = {
         "with_keys": large is not None and based.large is None,

@@ -33,6 +33,7 @@ from tidefold.domain.paths import vector_name
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.errors import RefusedError
+from tidefold.fold import fold_bucket
 from tidefold.fold.merge import merge
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import Outcome
@@ -585,6 +586,37 @@ def test_a_change_that_counts_with_the_old_row(tmp_path: Path, order: str, merge
         tables.append((rows, {name: outcome.facts[name] for name in ("rows", "upserts", "deletes", "replaced")}))
         assert any(file.deletions for file in manifest_of(pipeline).files) == (vectors == "true")
     assert tables[0] == tables[1]
+
+
+@pytest.mark.rotates(3)
+@pytest.mark.parametrize("order", ["[at]", "[at, n]", "file"])
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_that_all_changes_replace_are_not_read(
+    tmp_path: Path, order: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random rounds against the change of each key with the highest place. In some rounds changes come late."""
+    source = "\n    source: {format: csv, path: landing}"
+    pipeline = make_pipeline(tmp_path, COMPARED.format(order=f"{order}{source}", merge="last", vectors="true"))
+    random, offset, told = np.random.default_rng(seed), 0, list[bool]()
+    monkeypatch.setattr(fold_bucket, "are_newer", lambda *given: told.append(merge.are_newer(*given)) or told[-1])
+    newest: dict[int, tuple[tuple[int, ...], str | None]] = {}
+    for number, is_late in enumerate((False, False, True, False, True)):
+        changes = []
+        for key in range(400) if number == 0 else random.choice(410, 12).tolist():
+            at = 100 * (int(random.integers(number + 1)) if is_late else number) + int(random.integers(100))
+            place = (at, int(random.integers(3))) if order == "[at, n]" else (at,)
+            text = None if number and random.integers(4) == 0 else f"{number} of {offset}"
+            op = {} if text else {"_op": DELETE}
+            placed = dict(zip(("_o0", "_o1"), (*place, None), strict=False))
+            changes.append({"id": key, "at": at, "text": text, "n": offset, **placed, **op})
+            newest[key] = max(newest.get(key, ((), None)), ((*place, 0, offset), text))
+            offset += 1
+        put(pipeline, changes)
+        before = len(told)
+        finished(pipeline, Fold(f"run-{number}"))
+        assert is_late or number == 0 or (told[before:] and all(told[before:]))
+        assert live(pipeline) == {key: text for key, (_, text) in newest.items() if text}
+    assert not all(told)
 
 
 @given(st.sets(st.integers(0, 300_000), min_size=1, max_size=200))
