@@ -14,10 +14,8 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +27,12 @@ from deltalake import DeltaTable, QueryBuilder
 
 from faults.servers import versitygw
 from fold_data import files_of, link_tree
-from fold_measured import Use
 from growth import CHECKS, COLUMNS, LOG, find_buckets
 from peer_environment import PeerError, read_peers
 from peer_process import COW, MOR, PeerProcess
+from process_use import Used, measured
 from tables import folder
-from test_tiers.cpu import adopt_orphans, measure_running, measure_tree
+from test_tiers.cpu import adopt_orphans
 
 ROWS = int(os.environ.get("ROWS", "100000000"))
 WAYS = os.environ.get("WAYS", "load,0.0001,0.01,0.1,iceberg,delta-rs,restore").split(",")
@@ -170,7 +168,7 @@ def _run_iceberg(base: Path, scratch: Path) -> None:
 
 
 def _ask(lake: PeerProcess, what: str, do: str, **asked: Any) -> None:
-    with _measured(f"{lake.peer.title}, {what}", lake.process, lambda: measure_running(lake.process.pid)):
+    with _printed(f"{lake.peer.title}, {what}", lake.process):
         lake.ask(do, **asked)
 
 
@@ -216,7 +214,7 @@ def _tidefold(root: Path, *words: str) -> list[str]:
 def _call(what: str, command: Sequence[str], seconds: int | None = None) -> None:
     """Runs a command, prints what it took, and what it said if it failed."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    with _measured(what, psutil.Process(process.pid), _measure_children):
+    with _printed(what, psutil.Process()):
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -226,39 +224,17 @@ def _call(what: str, command: Sequence[str], seconds: int | None = None) -> None
         print(f"exit code {process.returncode}\n{said[-2000:]}", flush=True)
 
 
-def _measure_children() -> float:
-    """CPU seconds of all that this process started, Spark's Python workers, which lose their parents, included."""
-    return measure_tree() - time.process_time()
-
-
 @contextmanager
-def _measured(what: str, tree: psutil.Process, cpu: Callable[[], float]) -> Iterator[None]:
-    """Prints wall and CPU seconds, and the most memory that all processes below this one use, looked at once a second.
-
-    A page that two share counts half for each.
-    """
-    ended, use, largest = threading.Event(), Use(), 0
-    began, before, load = time.monotonic(), cpu(), os.getloadavg()[0]
-
-    def run() -> None:
-        nonlocal largest
-        while not ended.wait(1):
-            with suppress(psutil.Error):
-                sizes = [(one.name(), one.memory_full_info().pss) for one in [tree, *tree.children(recursive=True)]]
-                others = [size for name, size in sizes if name != "java"]
-                use.java = max(use.java, sum(size for name, size in sizes if name == "java"))
-                use.others, largest = max(use.others, sum(others)), max(largest, *others, 0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+def _printed(what: str, tree: psutil.Process) -> Iterator[None]:
+    """Prints what all processes of the tree use meanwhile."""
+    used = Used()
     try:
-        yield
+        with measured(tree) as used:
+            yield
     finally:
-        ended.set()
-        thread.join()
-    loads = f"load {load:.1f} to {os.getloadavg()[0]:.1f}"
-    memory = f"{use.others / 1e9:.2f} GB (one process {largest / 1e9:.2f}) beside the JVM's {use.java / 1e9:.2f}"
-    print(f"| {what} | {time.monotonic() - began:.0f} s | CPU {cpu() - before:.0f} s | {memory} | {loads}", flush=True)
+        memory = f"{used.others / 1e9:.2f} GB (one process {used.largest / 1e9:.2f})"
+        told = f"{memory} beside the JVM's {used.java / 1e9:.2f} | load {used.load[0]:.1f} to {used.load[1]:.1f}"
+        print(f"| {what} | {used.wall:.0f} s | CPU {used.cpu:.0f} s | {told}", flush=True)
 
 
 if __name__ == "__main__":

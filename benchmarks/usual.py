@@ -22,15 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import yaml
 from deltalake import DeltaTable, QueryBuilder
 
 from fold_data import link_tree
 from growth import _DELETES, COLUMNS, LOG, _choose_ids, _land, find_base
+from process_use import measured
 from run import _SPARK_TYPES, JOB
 from tables import folder
-from test_tiers.cpu import adopt_orphans, measure_running, measure_tree
+from test_tiers.cpu import adopt_orphans
 from tidefold.config import load_config
 from tidefold.quality.suite.suite import load_suite
 from tidefold.spark.local_server import LocalServer, find_running
@@ -96,9 +98,10 @@ def _run_ours(root: Path, rows: int, share: float) -> list[dict[str, Any]]:
         copy = root.with_name("copy")
         link_tree(root, copy)
         server = _start_server(root, copy) if warm else None
-        clock = _Clock(server)
-        _call(_tidefold(copy, "run"))
-        _keep("tidefold", rows, share, warm, *clock.read(), clock.load)
+        trees = [psutil.Process(), *([psutil.Process(server.pid)] if server else [])]
+        with measured(*trees) as used:
+            _call(_tidefold(copy, "run"))
+        _keep("tidefold", rows, share, warm, used.wall, used.cpu, used.load)
         found.append(_sum(copy / "store" / "tables" / LOG))
         if warm:
             _call(_tidefold(root, "spark", "stop"))
@@ -120,31 +123,6 @@ def _start_server(root: Path, copy: Path) -> LocalServer | None:
     return server
 
 
-class _Clock:
-    """Wall seconds, and CPU seconds of the processes that begin, and of a server."""
-
-    def __init__(self, server: LocalServer | None) -> None:
-        self._server, self.load = server, os.getloadavg()[0]
-        self._began, self._before = time.time(), self._measure_cpu()
-
-    def _measure_cpu(self) -> float:
-        # A server is a child of nobody's: it was adopted, or it is counted by itself.
-        ours = os.getpid()
-        seconds = measure_tree() - time.process_time()
-        if self._server and not _is_below(self._server.pid, ours):
-            seconds += measure_running(self._server.pid)
-        return seconds
-
-    def read(self) -> tuple[float, float]:
-        return time.time() - self._began, self._measure_cpu() - self._before
-
-
-def _is_below(pid: int, parent: int) -> bool:
-    while pid > 1 and pid != parent:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return pid == parent
-
-
 def _run_usual(root: Path, rows: int, share: float, after: int) -> list[dict[str, Any]]:
     """One session, two runs: the first is cold, and counts from the start of the process."""
     loaded = load_config(root / "tidefold.yaml")
@@ -158,17 +136,17 @@ def _run_usual(root: Path, rows: int, share: float, after: int) -> list[dict[str
         "columns": ", ".join(f"{name}: {_SPARK_TYPES[kind]}" for name, kind in COLUMNS.items()),
         "checks": [(c.type, dict(c.kwargs)) for c in suite.checks(after, after) if not c.own],
     }  # fmt: skip
-    clock = _Clock(None)
-    began = time.time()
-    _call(spark_submit("local[2]", spark_conf(loaded), JOB, json.dumps(asked)), job_env(loaded))
-    before = (began, 0.0)
+    before = (time.time(), 0.0)
+    with measured(psutil.Process()) as used:
+        _call(spark_submit("local[2]", spark_conf(loaded), JOB, json.dumps(asked)), job_env(loaded))
+    print(f"JVM: {used.java / 1e9:.1f} GB", flush=True)
     for line in map(json.loads, (root / "report.jsonl").read_text().splitlines()):
         now, warm = (line["time"], line["cpu"]), line["number"] > 0
         if line["step"] == "begin":
             before = now if warm else before
             continue
         way = "MERGE" if line["step"] == "MERGE" else "the usual job"
-        _keep(way, rows, share, warm, now[0] - before[0], now[1] - before[1], clock.load)
+        _keep(way, rows, share, warm, now[0] - before[0], now[1] - before[1], used.load)
     found = [_sum(table) for table in tables]
     for table in tables:
         shutil.rmtree(table)
@@ -193,10 +171,10 @@ def _call(command: Sequence[str], env: dict[str, str] | None = None) -> None:
         raise SystemExit(f"{' '.join(command)[:300]} ended with {done.returncode}: {said}")
 
 
-def _keep(way: str, rows: int, share: float, warm: bool, wall: float, cpu: float, load: float) -> None:
+def _keep(way: str, rows: int, share: float, warm: bool, wall: float, cpu: float, load: Sequence[float]) -> None:
     measured = {
         "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), "way": way, "rows": rows, "share": share, "warm": warm,
-        "wall": round(wall, 1), "cpu": round(cpu, 1), "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "wall": round(wall, 1), "cpu": round(cpu, 1), "load": [round(one, 1) for one in load],
     }  # fmt: skip
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     RESULTS.write_text("[\n" + ",\n".join(map(json.dumps, [*kept, measured])) + "\n]\n")
