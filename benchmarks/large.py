@@ -30,7 +30,7 @@ from fold_data import files_of, link_tree
 from growth import CHECKS, COLUMNS, LOG, find_buckets
 from peer_environment import PeerError, read_peers
 from peer_process import COW, MOR, PeerProcess
-from process_use import Used, measured
+from process_use import Used, measure_use
 from tables import folder
 from test_tiers.cpu import adopt_orphans
 
@@ -168,7 +168,7 @@ def _run_iceberg(base: Path, scratch: Path) -> None:
 
 
 def _ask(lake: PeerProcess, what: str, do: str, **asked: Any) -> None:
-    with _printed(f"{lake.peer.title}, {what}", lake.process):
+    with _print_use(f"{lake.peer.title}, {what}", lake.process):
         lake.ask(do, **asked)
 
 
@@ -214,7 +214,7 @@ def _tidefold(root: Path, *words: str) -> list[str]:
 def _call(what: str, command: Sequence[str], seconds: int | None = None) -> None:
     """Runs a command, prints what it took, and what it said if it failed."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    with _printed(what, psutil.Process()):
+    with _print_use(what, psutil.Process()):
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -225,11 +225,11 @@ def _call(what: str, command: Sequence[str], seconds: int | None = None) -> None
 
 
 @contextmanager
-def _printed(what: str, tree: psutil.Process) -> Iterator[None]:
+def _print_use(what: str, tree: psutil.Process) -> Iterator[None]:
     """Prints what all processes of the tree use meanwhile."""
     used = Used()
     try:
-        with measured(tree) as used:
+        with measure_use(tree) as used:
             yield
     finally:
         memory = f"{used.others / 1e9:.2f} GB (one process {used.largest / 1e9:.2f})"

@@ -38,7 +38,7 @@ class Used:
 
 
 @contextmanager
-def measured(*trees: psutil.Process) -> Iterator[Used]:
+def measure_use(*trees: psutil.Process) -> Iterator[Used]:
     """Yields what all processes of the trees use meanwhile. Call `adopt_orphans` first.
 
     The CPU seconds of a process are those that it had when it was seen last. This process itself does not count.

@@ -29,7 +29,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from fold_data import link_tree
 from growth import _DELETES, COLUMNS, LOG, _choose_ids, _land, find_base
-from process_use import measured
+from process_use import measure_use
 from run import _SPARK_TYPES, JOB
 from tables import folder
 from test_tiers.cpu import adopt_orphans
@@ -99,7 +99,7 @@ def _run_ours(root: Path, rows: int, share: float) -> list[dict[str, Any]]:
         link_tree(root, copy)
         server = _start_server(root, copy) if warm else None
         trees = [psutil.Process(), *([psutil.Process(server.pid)] if server else [])]
-        with measured(*trees) as used:
+        with measure_use(*trees) as used:
             _call(_tidefold(copy, "run"))
         _keep("tidefold", rows, share, warm, used.wall, used.cpu, used.load)
         found.append(_sum(copy / "store" / "tables" / LOG))
@@ -137,7 +137,7 @@ def _run_usual(root: Path, rows: int, share: float, after: int) -> list[dict[str
         "checks": [(c.type, dict(c.kwargs)) for c in suite.checks(after, after) if not c.own],
     }  # fmt: skip
     before = (time.time(), 0.0)
-    with measured(psutil.Process()) as used:
+    with measure_use(psutil.Process()) as used:
         _call(spark_submit("local[2]", spark_conf(loaded), JOB, json.dumps(asked)), job_env(loaded))
     print(f"JVM: {used.java / 1e9:.1f} GB", flush=True)
     for line in map(json.loads, (root / "report.jsonl").read_text().splitlines()):
