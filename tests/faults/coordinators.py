@@ -14,7 +14,8 @@ from pathlib import Path
 
 from faults.product import LOG, configure, land, preload, rows_landed, table_rows
 from faults.servers import MEMORY, test_server, versitygw
-from faults.workers import Coordinator, alone
+from faults.workers import Coordinator
+from support.processes import alone
 
 
 @dataclass

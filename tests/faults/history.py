@@ -7,7 +7,6 @@ lie in it as they followed each other in time, and each published version must e
 from __future__ import annotations
 
 import json
-import multiprocessing
 import random
 import shutil
 import sys
@@ -23,11 +22,11 @@ from typing import Any
 from faults.product import LOGS, LogHistory, configure, land, preload, tidefold
 from faults.servers import MEMORY, versitygw
 from faults.workers import Worker
+from support.processes import FORK
 
 PROCESSES = 8
 # How long between two files, and between two blows, in seconds.
 _LANDS, _STRIKES = 1.5, 2.0
-_FORK = multiprocessing.get_context("fork")
 
 
 @dataclass
@@ -126,8 +125,8 @@ def _play(root: Path, minutes: float, store: str, seed: int) -> Found:
     preload()
     chance, found, landed = random.Random(seed), Found(minutes), Counter[str]()
     _land_next(root, chance, landed)
-    answer = _FORK.Queue()
-    observer = _FORK.Process(target=observe, args=(root, store, answer), daemon=True)
+    answer = FORK.Queue()
+    observer = FORK.Process(target=observe, args=(root, store, answer), daemon=True)
     observer.start()
     seeds = iter(range(seed * 100_000, sys.maxsize))
     workers = [_start(root, number, next(seeds)) for number in range(PROCESSES)]
@@ -197,8 +196,8 @@ def _end(root: Path, workers: list[Worker], found: Found) -> None:
         if worker.is_alive():
             worker.kill()
             found.wrong.append(f"worker {worker.number} did not end")
-    answers = _FORK.Queue()
-    last = _FORK.Process(target=_finish, args=(root, answers))
+    answers = FORK.Queue()
+    last = FORK.Process(target=_finish, args=(root, answers))
     last.start()
     found.wrong += answers.get()
     last.join()

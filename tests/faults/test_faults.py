@@ -17,8 +17,8 @@ from faults.page import PAGE, read_record, render
 from faults.product import forget_syncs_of_folders
 from faults.stages import LOSSES, OPERATIONS
 from faults.unsynced import play as play_power_cuts
-from faults.workers import alone
 from support.effort import choose, rotate
+from support.processes import alone
 
 # Operations of which each case by some number is played here.
 _PART = ["ingest", "confirm", "abort", "clean", "rebuild"]

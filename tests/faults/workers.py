@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from faults.product import LOGS, Said, tidefold
-
-T = TypeVar("T")
-_FORK = multiprocessing.get_context("fork")
-
-
-def alone(act: Callable[..., T], *arguments: Any) -> T:
-    """Acts in a fresh process, since nothing can be forked from one that has read a Delta table."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(act, *arguments).result()
+from support.processes import FORK
 
 
 class Coordinator:
     """A process that runs the commands that it is sent."""
 
     def __init__(self, root: Path) -> None:
-        self._near, far = _FORK.Pipe()
-        self._process = _FORK.Process(target=_serve, args=(far, root), daemon=True)
+        self._near, far = FORK.Pipe()
+        self._process = FORK.Process(target=_serve, args=(far, root), daemon=True)
         self._process.start()
 
     def send(self, command: str) -> None:
@@ -55,7 +44,7 @@ class Worker:
 
     def __init__(self, root: Path, number: int, seed: int, events: Path) -> None:
         self.number = number
-        self._process = _FORK.Process(target=_work, args=(root, number, seed, events), daemon=True)
+        self._process = FORK.Process(target=_work, args=(root, number, seed, events), daemon=True)
         self._process.start()
         self._stopped = False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from support.builders import SHAPE, appended
 from support.dict_store import DictStore
+from support.processes import FORK, alone
 from tidefold.domain.paths import STORED_FORMAT
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, StorageError, UnknownOutcomeError
 from tidefold.ledger import Ledger
@@ -237,16 +237,19 @@ def _commit_many(root: str, count: int) -> None:
         ledger.commit(appended)
 
 
-def test_four_processes_commit_without_loss(tmp_path: Path) -> None:
-    ledger = Ledger(LocalStore(tmp_path), "accounts")
-    ledger.begin(SHAPE)
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_commit_many, args=(str(tmp_path), 10)) for _ in range(4)]
+def _commit_in_four(root: str) -> list[int | None]:
+    workers = [FORK.Process(target=_commit_many, args=(root, 10)) for _ in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert [w.exitcode for w in workers] == [0] * 4
+    return [worker.exitcode for worker in workers]
+
+
+def test_four_processes_commit_without_loss(tmp_path: Path) -> None:
+    ledger = Ledger(LocalStore(tmp_path), "accounts")
+    ledger.begin(SHAPE)
+    assert alone(_commit_in_four, str(tmp_path)) == [0] * 4
     state = ledger.read()
     assert state.last_sqn == 40
     assert state.version == 41

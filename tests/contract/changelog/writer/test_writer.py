@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.faults import Fault, FaultyStore, Killed
+from support.processes import FORK, alone
 from support.writing import SHAPE, make_changelog, paths, rows
 from tidefold.changelog import write_intents
 from tidefold.changelog.reader import ChangelogReader
@@ -97,18 +98,21 @@ def _rival(root: str, start: threading.Barrier, results: multiprocessing.Queue[s
         results.put("refused")
 
 
-@pytest.mark.rotates(3)
-def test_of_processes_with_one_name_exactly_one_confirms(tmp_path: Path) -> None:
-    """I20: the ledger decides."""
-    context = multiprocessing.get_context("spawn")
-    start, results = context.Barrier(3), context.Queue()
-    processes = [context.Process(target=_rival, args=(str(tmp_path), start, results)) for _ in range(3)]
+def _race(root: str) -> list[str]:
+    start, results = FORK.Barrier(3), FORK.Queue()
+    processes = [FORK.Process(target=_rival, args=(root, start, results)) for _ in range(3)]
     for process in processes:
         process.start()
     outcomes = sorted(results.get(timeout=120) for _ in processes)
     for process in processes:
         process.join(60)
-    assert outcomes == ["confirmed", "refused", "refused"]
+    return outcomes
+
+
+@pytest.mark.rotates(3)
+def test_of_processes_with_one_name_exactly_one_confirms(tmp_path: Path) -> None:
+    """I20: the ledger decides."""
+    assert alone(_race, str(tmp_path)) == ["confirmed", "refused", "refused"]
     assert ids(LocalStore(tmp_path), "a") == list(range(5))
 
 

@@ -5,7 +5,6 @@ Promises I3, I7, I20.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from functools import partial
 from multiprocessing.synchronize import Barrier
@@ -16,6 +15,7 @@ import pytest
 
 from support.builders import SHAPE, arrival
 from support.effort import choose
+from support.processes import FORK, alone
 from support.simulated import create_snapshot_table, publish, rows_of_table
 from tidefold.delta.publish import provide_new_files
 from tidefold.delta.published_table import Published
@@ -152,17 +152,24 @@ def _zombie(root: str, asleep, awake, found) -> None:  # type: ignore[no-untyped
 
 @pytest.mark.rotates(3)
 def test_eight_processes_and_a_zombie_confirm_one_after_the_other(tmp_path: Path) -> None:
+    dead, refused = alone(_play, str(tmp_path))
+    assert refused == 2
     store = LocalStore(tmp_path)
+    _check(store, Ledger(store, LOG).read(), dead)
+
+
+def _play(root: str) -> tuple[int, int]:
+    """Returns the zombie's attempt, and how many of its steps were refused."""
+    store = LocalStore(Path(root))
     ledger = Ledger(store, LOG)
     ledger.begin(SHAPE)
     ledger.commit(lambda state: append(state, [arrival(state, 1)]))
-    context = multiprocessing.get_context("spawn")
-    asleep, awake, found = context.Event(), context.Event(), context.Queue()
-    zombie = context.Process(target=_zombie, args=(str(tmp_path), asleep, awake, found))
+    asleep, awake, found = FORK.Event(), FORK.Event(), FORK.Queue()
+    zombie = FORK.Process(target=_zombie, args=(root, asleep, awake, found))
     zombie.start()
     asleep.wait()
-    begin = context.Barrier(PROCESSES)
-    workers = [context.Process(target=_work, args=(str(tmp_path), n, begin)) for n in range(PROCESSES)]
+    begin = FORK.Barrier(PROCESSES)
+    workers = [FORK.Process(target=_work, args=(root, n, begin)) for n in range(PROCESSES)]
     taken = _claimed(ledger, "taken over", takeover=True)
     assert taken
     for worker in workers:
@@ -175,8 +182,7 @@ def test_eight_processes_and_a_zombie_confirm_one_after_the_other(tmp_path: Path
         process.join()
     assert [process.exitcode for process in (*workers, zombie)] == [0] * (PROCESSES + 1)
     dead, refused = found.get()
-    assert refused == 2
-    _check(store, ledger.read(), dead)
+    return dead, refused
 
 
 def _check(store: Store, state: LogState, dead: int) -> None:
