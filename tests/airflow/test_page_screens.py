@@ -62,7 +62,7 @@ def page(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("width", [1280, 1000, 768, 390])
 def test_every_page_fits_and_no_name_breaks(page: Page, address: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})

@@ -81,7 +81,7 @@ def test_what_was_acknowledged_outlives_a_power_cut() -> None:
 def test_a_file_whose_folder_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program finds what it looks for: Delta's first commit without the sync of its folders."""
     forget_syncs_of_folders(monkeypatch)
-    assert play_power_cuts(every=53, continues=99).wrong
+    assert play_power_cuts(every=53, continues=99, ends_at_first=True).wrong
 
 
 def test_the_checker_sees_what_does_not_fit() -> None:

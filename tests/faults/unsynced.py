@@ -287,14 +287,17 @@ COMMANDS = (
 )
 
 
-def play(every: int = 1, continues: int = 10) -> Found:
-    """Records a life and opens each `every`th store that a power cut can leave; each `continues`th of these goes on."""
+def play(every: int = 1, continues: int = 10, ends_at_first: bool = False) -> Found:
+    """Records a life and opens each `every`th store that a power cut can leave; each `continues`th of these goes on.
+
+    ends_at_first: nothing is opened after a store that is wrong.
+    """
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        return _play(Path(folder).resolve(), every, continues)
+        return _play(Path(folder).resolve(), every, continues, ends_at_first)
 
 
-def _play(folder: Path, every: int, continues: int) -> Found:
+def _play(folder: Path, every: int, continues: int, ends_at_first: bool) -> Found:
     root = folder / "case"
     root.mkdir()
     configure(root, local=False)
@@ -318,6 +321,8 @@ def _play(folder: Path, every: int, continues: int) -> Found:
             wrong = _look(root, left.said, shown, goes_on=found.opened % continues == 1 % continues)
             found.continued += found.opened % continues == 1 % continues
             found.wrong += [f"state {number}, after {left.said}: {one}" for one in wrong]
+            if wrong and ends_at_first:
+                break
     return found
 
 

@@ -66,7 +66,7 @@ def plain(rows: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
 _ALL = [*FEEDS, *TOOL_FEEDS]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("feed", _ALL, ids=[feed.name for feed in _ALL])
 def test_a_feed_becomes_its_table_without_a_word_of_the_user(feed: OrdinaryFeed, folder: Path) -> None:
     pipeline = begun(folder, feed)
@@ -118,7 +118,7 @@ _DELIVERED = [*DELIVERIES, *BUSINESS, *STREAMS]
 _CONVERTED = [*CONVERTED, *CONVERTED_STREAMS]
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("feed", _DELIVERED, ids=[feed.name for feed in _DELIVERED])
 def test_a_feed_of_two_deliveries_becomes_its_table(feed: DeliveredFeed, folder: Path) -> None:
     feed.land(folder / "landing", feed.first)

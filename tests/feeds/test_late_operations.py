@@ -51,7 +51,7 @@ def _rows(who: Person, log: str, store: str = "store") -> list[tuple[int, str]]:
     return sorted((row["id"], row["name"]) for row in table)
 
 
-@pytest.mark.rotates(1)
+@pytest.mark.rotates(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_late_mark_is_named_and_read_by_the_line_that_the_message_has(person: Person, form: str) -> None:
     columns = {

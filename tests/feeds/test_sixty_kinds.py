@@ -43,7 +43,7 @@ def _shown(rows: list[Row]) -> list[str]:
     return sorted(str(sorted((n, _plain(v)) for n, v in row.items())) for row in rows)
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("name", KINDS)
 def test_three_days_of_a_feed_become_its_table(name: str, person: Person) -> None:
     kind = KINDS[name]

@@ -91,7 +91,7 @@ def expected(shape: TableSpec, changes: list[Change]) -> list[Change]:
     return [row["values"] for row in kept]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{named(case)}-{'-'.join(case[0].order_by)}")
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
 @settings(max_examples=choose(5, 40), deadline=None)
@@ -168,7 +168,7 @@ class Told:
                 line[at] = change
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(
     "case", [one for one in CASES if one[0].merge.engine in (Engine.LAST, Engine.FIRST, Engine.HISTORY)],
     ids=lambda case: f"{named(case)}-{'-'.join(case[0].order_by)}",
@@ -182,7 +182,7 @@ def test_ties_are_counted_in_a_fold_and_against_the_table(case: Any, data: st.Da
         assert fold(shape, folds)[1] == [told.count(changes) for changes in folds]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{named(case)}-{'-'.join(case[0].order_by)}")
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
 @settings(max_examples=choose(5, 40), deadline=None)

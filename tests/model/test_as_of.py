@@ -138,7 +138,7 @@ def parted(changes: Changes, seed: random.Random) -> list[Changes]:
     return parts
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("case", [*OWN, *ANY], ids=lambda case: named(case))
 @given(data=st.data(), seed=st.randoms(use_true_random=False), steps=STEPS, at=INSTANTS, since=st.none() | INSTANTS)
 @settings(max_examples=choose(8, 60), deadline=None)

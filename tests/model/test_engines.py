@@ -35,7 +35,7 @@ def cut(changes: list[dict[str, Any]], seed: random.Random) -> list[list[dict[st
     return [changes[a:b] for a, b in zip([0, *edges], [*edges, len(changes)], strict=True)]
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("case", OWN, ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
 @settings(max_examples=choose(5, 40), deadline=None)
@@ -48,7 +48,7 @@ def test_a_log_in_its_own_order_gives_the_naive_rows(case: Any, data: st.DataObj
     assert users(shape, folded(shape, folds)) == rows_of(shape, changes)
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("case", ANY, ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
 @settings(max_examples=choose(5, 40), deadline=None)
@@ -60,7 +60,7 @@ def test_a_log_ordered_by_columns_may_come_in_any_order(case: Any, data: st.Data
     assert users(shape, folded(shape, folds)) == rows_of(shape, changes)
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("case", [case for case in (*OWN, *ANY) if case[0].marks_rows], ids=named)
 @given(data=st.data(), seed=st.randoms(use_true_random=False))
 @settings(max_examples=choose(5, 40), deadline=None)

@@ -41,7 +41,7 @@ from tidefold.operations.snapshot import confirm as confirming
 from tidefold.operations.snapshot import materialize as making
 from tidefold.quality.run.duckdb_rows import DuckDBEngine
 
-LIVES, PLAYED = 300, 6
+LIVES, PLAYED = 300, 3
 FIRST = rotate(LIVES // PLAYED) * PLAYED
 WALKS = 40
 STEPS = ("claim", "stage", "judge", "copy", "confirm")

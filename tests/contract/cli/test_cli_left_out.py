@@ -72,7 +72,7 @@ ENDINGS = {
 }
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", ["incremental", "full"])
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_key_is_named_until_it_is_whole_or_deleted(

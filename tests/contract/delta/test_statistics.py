@@ -60,7 +60,7 @@ def table_of(folder: Path, kind: pa.DataType, files: list[list[Any]]) -> str:
     return store.uri("t")
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("name", TYPES)
 def test_filters_find_what_is_there(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     kind, values = TYPES[name]

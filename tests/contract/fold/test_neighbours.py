@@ -43,7 +43,7 @@ def naive_rows(case: Case) -> list[tuple[Any, ...]]:
     return [case.shown(row) for row in rows]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("case", ALL, ids=named)
 def test_a_published_case_gives_the_rows_that_are_documented(case: Case) -> None:
     """Folded batch by batch, at once with repeats, backwards where the order is not that of arrival, and by the naive

@@ -86,7 +86,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_no_command_harms_readers_of_a_set(life: Life, tmp_path: Path, damage: str) -> None:
     root, newest = copy(life, tmp_path), max(life.points)
@@ -104,7 +104,7 @@ def test_no_command_harms_readers_of_a_set(life: Life, tmp_path: Path, damage: s
         seen = after
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in ("none", "older logs")])
 def test_damage_is_named_and_rebuilt(life: Life, tmp_path: Path, damage: str) -> None:
     root = copy(life, tmp_path)
@@ -166,7 +166,7 @@ def test_a_rebuilt_set_restores_its_earlier_versions(life: Life, tmp_path: Path)
     assert look(root) == (newest + 1, life.points[newest - 1])
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("tables", range(len(LOGS) + 1))
 def test_a_decision_that_was_lost_half_way_is_made_again(
     life: Life, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: int

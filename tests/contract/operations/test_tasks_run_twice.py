@@ -186,7 +186,7 @@ KINDS = {
 }
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @EACH_WAY
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fold_gives_the_same_rows_and_clean_leaves_only_what_a_manifest_names(

@@ -140,7 +140,7 @@ ERRORS, DEATHS = [Fault.ERROR_BEFORE, Fault.ERROR_AFTER], [Fault.KILLED_BEFORE, 
 
 
 # The dead do nothing any more: each later call dies, too.
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(
     ("fault", "for_ever"), [*((f, e) for f in ERRORS for e in (False, True)), *((f, True) for f in DEATHS)]
 )

@@ -225,7 +225,7 @@ def test_the_table_names_what_is_tried() -> None:
     assert {engine for engine, _, _, _ in table} == set(LOGS)
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_the_decided_change_wins_and_ties_are_counted(situation: str, tmp_path: Path) -> None:
     logs = {log: f"{lines}\nquality: {{max_refused: 1, max_row_drop: 1}}" for log, lines in LOGS.items()}

@@ -224,7 +224,7 @@ def test_a_time_zone_counts_for_names_without_z() -> None:
     assert find_time("2026-07-01T12-00.csv", "Europe/Berlin") == find_time("2026-07-01T10-00Z.csv", "Europe/Berlin")
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("mode", ["skip", "replay", "stay"])
 @pytest.mark.parametrize("source", ["its own files", "an older snapshot"])
 def test_versions_that_only_a_dropped_column_told_apart_can_be_restored(tmp_path: Path, mode: str, source: str) -> None:

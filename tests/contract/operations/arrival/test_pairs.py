@@ -42,7 +42,7 @@ def land(root: Path, name: str, rows: tuple[str, ...], form: str, order: list[st
     (root / "landing/o" / f"{name}.{form if form == 'csv' else 'jsonl'}").write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("form", ["csv", "json"])
 @pytest.mark.parametrize("order", [["file"], ["at"]])
 def test_the_insert_of_a_pair_wins_in_any_row(

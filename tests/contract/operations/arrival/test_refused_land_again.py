@@ -53,7 +53,7 @@ def counts(at: Landing) -> dict[str, list[tuple[int, int]]]:
     return {log: sorted((row["id"], row["n"]) for row in at.rows(log)) for log in LOGS}
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("between", [wait, settle, rebuild, move])
 def test_what_was_refused_can_land_again(between: Callable[[Landing, Path], Landing], tmp_path: Path) -> None:
     logs = {log: f"{lines}\n{COLUMNS}" for log, lines in LOGS.items()}

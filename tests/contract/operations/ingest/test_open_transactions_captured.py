@@ -69,7 +69,7 @@ def rows_of(address: str, value: str = "v") -> dict[str, str]:
     return {str(row["id"]): row[value] for row in rows}
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("name", [name for name in TRUTH if name != "mariadb_xa"])
 def test_the_table_has_the_rows_of_the_source(

@@ -70,7 +70,7 @@ def test_a_second_configuration_is_refused_by_name_and_changes_nothing(tmp_path:
     other.call("restore", "orders", "1", "--log-position", "skip")
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("how", ["moved", "copied", "link", "renamed", "cleaned"])
 def test_an_owner_that_moved_goes_on(tmp_path: Path, source: str, how: str) -> None:
     one = make(tmp_path / "one", source)

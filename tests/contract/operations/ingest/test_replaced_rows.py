@@ -98,7 +98,7 @@ def begin(feed: Feed, attempt: str, saved: str) -> None:
     feed.lands[2]()
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_what_rests_on_rows_waits_for_a_restore_or_an_import(

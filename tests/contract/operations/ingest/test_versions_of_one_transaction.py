@@ -129,7 +129,7 @@ class Versions(Feed):
             self.taken, self.seen, self.versions = before
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("late", [False, True])
 def test_a_history_has_the_versions_of_the_source(tmp_path: Path, late: bool, seed: int) -> None:

@@ -217,7 +217,7 @@ def failing(
 ERRORS = [(fault, ever) for fault in (Fault.ERROR_BEFORE, Fault.ERROR_AFTER) for ever in (False, True)]
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize(
     ("fault", "for_ever"), ERRORS, ids=lambda value: value.name.lower() if isinstance(value, Fault) else str(value)
 )

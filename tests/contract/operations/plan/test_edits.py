@@ -172,7 +172,7 @@ EDITS = {
 }
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_makes_the_rows_of_a_log_that_always_had_it(tmp_path: Path, engine: DuckDBEngine, name: str) -> None:
     edit = EDITS[name]

@@ -166,7 +166,7 @@ def play(
     return made
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("identity", ["default", "nulls", "full", "index"])
 def test_an_ordinary_feed_is_never_refused(tmp_path: Path, identity: str, seed: int) -> None:
@@ -177,7 +177,7 @@ def test_an_ordinary_feed_is_never_refused(tmp_path: Path, identity: str, seed: 
     assert rows(made) == feed.table
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_feed_whose_keys_are_checked_late_is_equal_or_heals(tmp_path: Path, seed: int) -> None:
     """Fault: a row that came in one file and left its key in the next was refused for good, or took another with it."""
@@ -189,7 +189,7 @@ def test_a_feed_whose_keys_are_checked_late_is_equal_or_heals(tmp_path: Path, se
     assert rows(made) == feed.table
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("identity", ["default", "nulls", "full", "index"])
 def test_an_ordinary_unwrapped_feed_is_never_refused(tmp_path: Path, identity: str, seed: int) -> None:
@@ -199,7 +199,7 @@ def test_an_ordinary_unwrapped_feed_is_never_refused(tmp_path: Path, identity: s
     assert rows(made) == feed.table
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("form", FORMS)
 def test_unwrapped_records_of_keys_that_are_checked_late_are_equal_or_refused(

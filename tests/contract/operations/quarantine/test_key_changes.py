@@ -339,7 +339,7 @@ def lagging_source(rnd: random.Random) -> tuple[list[dict[str, Any]], dict[int, 
     return [{**one, "offset": at} for at, one in enumerate(records)], table
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_changed_key_sees_no_snapshot_that_was_read_after_it(made: Pipeline, tmp_path: Path, seed: int) -> None:
     """Found by the torture rig: a blocking snapshot by signal shows rows as they are when it runs, under the position
@@ -517,7 +517,7 @@ def test_the_delete_came_with_an_earlier_file_that_overlaps(made: Pipeline, tmp_
     check_counts(made)
 
 
-@pytest.mark.rotates(6)
+@pytest.mark.rotates(12)
 @pytest.mark.parametrize("headers", [True, False])
 @pytest.mark.parametrize("seed", range(12))
 def test_files_that_overlap_and_grow_change_nothing(made: Pipeline, tmp_path: Path, seed: int, headers: bool) -> None:

@@ -118,7 +118,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(("format_", "play"), CASES, ids=lambda one: getattr(one, "__name__", one))
 def test_a_retry_takes_nothing_that_a_copy_of_the_file_brought(
     format_: str, play: Callable[[Feed], None], tmp_path: Path

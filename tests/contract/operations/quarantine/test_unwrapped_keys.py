@@ -71,7 +71,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 CHAIN = [*moved(1, 5, 2), *moved(5, 6, 3), row(6, 4)]
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("steps", [("run",), ("step ingest",), ("step ingest", "retain compact")])
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (4,), (5,), (1, 2, 3, 4, 5, 6)])
 def test_a_chain_of_changed_keys_keeps_the_text_wherever_files_end(

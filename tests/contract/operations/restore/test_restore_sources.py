@@ -119,7 +119,7 @@ def expected_sources(pipeline: Pipeline, local: str, primary: str, older: str) -
     return found
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("older", OLDER)
 @pytest.mark.parametrize("primary", PRIMARY)
 @pytest.mark.parametrize("local", LOCAL)

@@ -118,7 +118,7 @@ _FORMS: dict[str, tuple[str, Callable[[Path, str, list[dict[str, Any]]], None]]]
 }
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("form", _FORMS)
 def test_a_set_lands_in_any_format(tmp_path: Path, form: str) -> None:
     name, write = _FORMS[form]
@@ -138,7 +138,7 @@ def test_a_set_lands_in_any_format(tmp_path: Path, form: str) -> None:
     assert check_bank(pipeline) == max(replay().rows)
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("form", _FORMS)
 def test_init_proposes_the_set_of_any_format(tmp_path: Path, form: str) -> None:
     make_bank(tmp_path)

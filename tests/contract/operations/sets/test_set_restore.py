@@ -105,7 +105,7 @@ def test_a_restore_is_undone_by_a_restore(staged: Path, tmp_path: Path) -> None:
     assert check_bank(pipeline) == _position(pipeline, 2)
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_crash_at_every_call_of_the_confirm(staged: Path, tmp_path: Path, fault: Fault) -> None:
     pipeline = copy_bank(staged, tmp_path / "count")

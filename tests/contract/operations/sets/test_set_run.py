@@ -42,7 +42,7 @@ def test_everything_at_once_is_the_last_transaction(tmp_path: Path) -> None:
     assert [o.status for o in run(pipeline, "r2")] == [Status.ALREADY] * 4
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("seed", range(3))
 def test_any_landed_parts_give_one_point(tmp_path: Path, seed: int) -> None:
     """Topics land in any state, also in the middle of a transaction; the last part of each comes at the end."""

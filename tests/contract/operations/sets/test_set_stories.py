@@ -89,7 +89,7 @@ class Story:
         return replace(self.pipeline, store=FaultyStore(self.folder / "store", self.chance.randint(5, 150), fault))
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_any_order_of_steps_shows_one_point(tmp_path: Path, seed: int) -> None:
     story = Story(tmp_path / "bank", random.Random(seed))

@@ -210,7 +210,7 @@ def test_what_backfills_may_need_is_never_compacted(
 CASES = [case for case in (*OWN, *ANY) if case[0].merge.engine in (Engine.LAST, Engine.FIRST)]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("case", CASES, ids=named)
 @given(data=st.data())
 @settings(max_examples=choose(16, 40), deadline=None)

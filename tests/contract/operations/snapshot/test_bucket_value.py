@@ -217,7 +217,7 @@ def left_out(changes: list[dict[str, Any]]) -> set[int]:
 STEPS = ("change", "change", "fold", "fold", "full", "restore", "rescale", "compact", "move", "rebuild")
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("number", range(choose(2, 20)))
 @pytest.mark.parametrize("case", CASES)
 def test_a_life_keeps_rows_and_what_is_beside_them_in_step(

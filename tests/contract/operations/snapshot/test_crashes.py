@@ -119,7 +119,7 @@ KINDS = {
 }
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda f: f.name.lower())
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_in_a_snapshot_of_any_kind_leaves_no_file_of_it(

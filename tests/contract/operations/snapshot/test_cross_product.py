@@ -168,7 +168,7 @@ def first_half(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], Pat
     return make
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(str(value) for value in case.values()))
 def test_full_incremental_full_across_an_import(
     case: Case,

@@ -320,7 +320,7 @@ def versions(pipeline: Pipeline) -> list[int]:
     return [len(polars.read_delta(address, version=version)) for version in range(count)]
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("which", ["of the newest version", "of an older one"])
 @pytest.mark.parametrize("harm", ["missing", "cut", "altered"])
 def test_a_damaged_vector_is_found_and_repaired(marked: Pipeline, harm: str, which: str) -> None:
@@ -551,7 +551,7 @@ logs:
 """
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize(
     "order", ["[at]\n    source: {format: csv, path: landing}", "arrival"], ids=["columns", "arrival"]
 )

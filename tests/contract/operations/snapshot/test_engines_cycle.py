@@ -133,7 +133,7 @@ def expected(pipeline: Pipeline, changes: list[dict[str, Any]]) -> list[dict[str
     return sorted(rows, key=str)
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("name", CASES)
 def test_a_life_of_snapshots_of_both_kinds(tmp_path: Path, name: str) -> None:
     """I5, I10, I17: after every snapshot the table has the naive rows, in the end every snapshot comes back."""
@@ -171,7 +171,7 @@ def manifest(pipeline: Pipeline, snapshot: int) -> Any:
     return read_manifest(pipeline.store, LOG, found)
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("name", ["last", "partial", "history", "aggregate", "append"])
 @pytest.mark.parametrize("mode", [Ownership.NO_CLAIM, Ownership.CLAIM])
 def test_a_savepoint_carries_what_is_kept_beside_the_rows(tmp_path: Path, name: str, mode: Ownership) -> None:

@@ -384,7 +384,7 @@ NEW = (column("number", "long", "id"), column("m", "long", "n"), column("when", 
 NAMES = {"number": "id", "m": "n", "when": "at"}
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", [KindPolicy.FULL, KindPolicy.INCREMENTAL])
 @pytest.mark.parametrize(
     "merge",

@@ -21,7 +21,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
         return templates(tmp_path_factory.mktemp("stage"))
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_after_any_fault_the_next_run_ends_as_if_nothing_had_happened(stage: Stage, scenario: Scenario) -> None:
     with simulated_tables():
@@ -34,7 +34,7 @@ def test_after_any_fault_the_next_run_ends_as_if_nothing_had_happened(stage: Sta
     print(f"{scenario.name}: {len(kinds)} calls, {len(chosen)} cases of {len(cases)} different ones")
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_after_a_second_crash_during_recovery_too(stage: Stage, scenario: Scenario) -> None:
     """A sample; `make soak` runs all of them."""

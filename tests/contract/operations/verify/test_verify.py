@@ -278,7 +278,7 @@ def test_a_staged_file_need_not_lie_beside_the_table_yet(pipeline: Pipeline) -> 
     check_whole(pipeline)
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("how", HARMS)
 @pytest.mark.parametrize("part", ["data", "manifest", "delta", "segment"])
 @pytest.mark.parametrize("where", ["store", "local"])
