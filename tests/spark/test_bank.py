@@ -96,6 +96,7 @@ def test_every_phase_equals_the_database_in_table_and_snapshot(spark: SparkSessi
     assert contents(store) == before
 
 
+@pytest.mark.rotates(2)
 def test_one_ingest_of_all_phases_gives_the_last_truth(spark: SparkSession, pipeline: Pipeline) -> None:
     for phase in PHASES:
         land(pipeline.config.path, phase)

@@ -26,7 +26,7 @@ from tidefold.sources.delta.sample import sample_table
 SHORT = [name for name, case in CASES.items() if case.is_short]
 
 
-@pytest.mark.rotates(len(SHORT))
+@pytest.mark.rotates(2 * len(SHORT))
 @pytest.mark.parametrize("name", SHORT)
 def test_each_version_is_what_spark_reads(name: str, spark_jvm: SparkJvm, tmp_path: Path) -> None:
     case, folder, rows, kinds = CASES[name], tmp_path / "table", Rows(), set[str]()
