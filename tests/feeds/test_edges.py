@@ -57,7 +57,7 @@ def _nothing_landed(person: Person) -> None:
         (person.folder / "landing" / name).parent.rmdir()
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
 @pytest.mark.parametrize(("zone", "far"), FAR)
 def test_a_time_that_utc_does_not_have_is_refused_in_its_row(person: Person, format_: str, zone: str, far: str) -> None:

@@ -142,7 +142,7 @@ def test_the_command_that_init_names_makes_a_feed_of_rows(feed: DeliveredFeed, f
     _expect_table(feed, folder, {name: mended[name] for name in feed.second})
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("feed", WITH_PROFILES, ids=[feed.name for feed in WITH_PROFILES])
 def test_the_profile_that_init_names_reads_a_feed(feed: DeliveredFeed, folder: Path) -> None:
     feed.land(folder / "landing", feed.first)

@@ -16,7 +16,7 @@ from support.person import HEAD, ROWS, Person
 LATER = "I,3,Eve,3.50,2026-11-02 08:00:00\n"
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize(
     ("name", "text", "code"),
     [

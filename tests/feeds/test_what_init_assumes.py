@@ -74,7 +74,7 @@ def parts_of(micros: int) -> tuple[datetime, ...]:
     return tuple(at + timedelta(microseconds=micros) for at in AT)
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(
     ("texts", "times"),
     [
@@ -138,7 +138,7 @@ def changelog(op: str, *ops: str, gaps: int = 0) -> Files:
     return {"a.csv": "\n".join(["id,v,ts", *load, ""]), "b.csv": "\n".join([f"id,v,ts,{op}", *rows[gaps:], ""])}
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(
     "files",
     [

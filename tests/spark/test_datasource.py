@@ -165,6 +165,7 @@ def test_every_type_keeps_its_values_and_only_keys_are_required(spark: SparkSess
         ).load().count()
 
 
+@pytest.mark.rotates(2)
 @pytest.mark.parametrize("pushdown", ["false", "true"])
 def test_filters_give_the_right_rows_in_whatever_order_one_frame_is_used(
     spark: SparkSession, bank: Bank, load: Load, pushdown: str

@@ -64,7 +64,7 @@ def test_the_gate_and_readers_see_the_rows_that_count(pipeline: Pipeline, spark:
     assert {row.id: row.text for row in before.collect()} == {i: f"a {i}" for i in range(200)}
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("how", ["", " DRY RUN", " LITE", " RETAIN 0 HOURS"])
 def test_vacuum_and_its_like_leave_the_table_as_it_was(pipeline: Pipeline, spark: SparkSession, how: str) -> None:
     judged(pipeline, spark, "run-2")

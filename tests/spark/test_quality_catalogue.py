@@ -23,7 +23,7 @@ from tidefold.quality.run.spark_rows import SparkRows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.rotates(4, whole=True)
+pytestmark = pytest.mark.rotates(6, whole=True)
 
 
 @dataclass

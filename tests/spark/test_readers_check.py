@@ -199,7 +199,7 @@ def last_commit(pipeline: Pipeline) -> Path:
     return sorted(Path(pipeline.store.uri(f"{TABLE}/_delta_log")).glob("0*.json"))[-1]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("places", [[0, 1], [], [0]])
 def test_a_wrong_deletion_vector_is_found(vectored: Pipeline, spark: SparkSession, places: list[int]) -> None:
     """Another set of rows of the same size, none at all, and one less."""

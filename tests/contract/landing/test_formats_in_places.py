@@ -141,7 +141,7 @@ def land(bucket: LandingBucket, number: int) -> None:
         write_deltalake(address, table, mode=mode, configuration=FEED, storage_options=options)
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 def test_every_format_is_ingested_from_every_place(tmp_path: Path, bucket: LandingBucket) -> None:
     """Twice a new file each, once nothing new, once each file replaced by another one of its length."""
     logs = [

@@ -116,7 +116,7 @@ def call(command: str, root: Path) -> str:
         return error.code
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 def test_what_a_reader_sees_outlives_every_older_ledger(life: Path, tmp_path: Path) -> None:
     """Each number of lost versions, each command: refused by name, or harmless."""
     truth = opened(life).ledger(LOG).read()
@@ -148,7 +148,7 @@ def test_what_a_reader_sees_outlives_every_older_ledger(life: Path, tmp_path: Pa
     assert refused >= len(counts) * len(COMMANDS) / 2
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 @pytest.mark.parametrize(
     ("count", "commands"),

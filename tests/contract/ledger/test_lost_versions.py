@@ -164,7 +164,7 @@ def test_putting_the_newer_ledger_back_loses_nothing(base: Path, tmp_path: Path,
     assert code_of(lambda: references.tag(opened(root), LOG, "other", 2)) == ""
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("name", MARKED)
 def test_after_a_rebuild_the_log_goes_on(base: Path, tmp_path: Path, name: str) -> None:
     root, count = prepare(base, tmp_path / "root", MARKED[name])

@@ -242,7 +242,7 @@ def test_a_fold_task_that_ends_late_changes_nothing(tmp_path: Path, when: str) -
     assert table_rows(pipeline) == (BEFORE if when == "aborted" else BEFORE | {7: "b 7"})
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @EACH_WAY
 @pytest.mark.parametrize("damaged", [False, True], ids=["whole", "with a lost file"])
 def test_a_restore_gives_the_same_rows(tmp_path: Path, way: str, damaged: bool) -> None:
@@ -261,7 +261,7 @@ def test_a_restore_gives_the_same_rows(tmp_path: Path, way: str, damaged: bool) 
     assert table_rows(pipeline) == restoring.SECOND
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @EACH_WAY
 @pytest.mark.parametrize("layout", Layout)
 def test_savepoints_imports_and_restores_to_a_place(

@@ -59,12 +59,12 @@ def test_a_process_loads_what_it_uses_and_hidden_libraries_are_there_afterwards(
     assert loaded(f"{LOGGED}\n{WATCHED}", f"{after}\n{BESIDE}") == ["[]", "0.5 pyspark.ml", "azure psycopg2 True"]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 def test_the_log_would_have_lines_about_classes_of_great_expectations() -> None:
     assert len(loaded(f"{LOGGED}; logging.getLogger('great_expectations').setLevel(logging.INFO)")) > 100
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 def test_a_process_that_judged_without_spark_judges_on_spark_and_back() -> None:
     """A worker of Airflow lives long."""
     after = (
@@ -78,7 +78,7 @@ def test_a_process_that_judged_without_spark_judges_on_spark_and_back() -> None:
     assert loaded("import pyspark.ml.feature", after) == ["['pyspark.ml']", "True True"]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 def test_a_process_that_never_judges_on_spark_does_not_load_it() -> None:
     before = "from tidefold.quality.run import gx_import; gx_import.load('pyspark'); print('pyspark' in sys.modules)"
     after = "try:\n    load_for_spark()\nexcept RuntimeError as error:\n    print(error)"

@@ -35,7 +35,7 @@ def ids(pipeline: Pipeline, what: What, share: Share) -> list[int]:
     return [row["id"] for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("what", [What.TABLE, What.LIVE, What.LOG])
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 16, 20])
 def test_split_gives_every_row_to_exactly_one_worker(pipeline: Pipeline, what: What, workers: int) -> None:

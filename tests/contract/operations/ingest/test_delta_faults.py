@@ -60,7 +60,7 @@ def test_an_ingest_counts_versions_of_the_table(tmp_path: Path) -> None:
     assert "took 1 version: 1 changes" in at.run().output
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("grown", [0, 1])
 def test_a_table_that_was_set_back_and_grew_past_the_position_is_refused(tmp_path: Path, feed: str, grown: int) -> None:
     at = make(tmp_path, feed, "quality: {max_row_drop: 1}")
@@ -82,7 +82,7 @@ def test_a_table_that_was_set_back_and_grew_past_the_position_is_refused(tmp_pat
     assert texts(at) == before
 
 
-@pytest.mark.rotates(5)
+@pytest.mark.rotates(10)
 @pytest.mark.parametrize("bytes_", [0, 40, -20, -1])
 def test_half_a_commit_is_waited_for(tmp_path: Path, feed: str, bytes_: int) -> None:
     at = make(tmp_path, feed, "quality: {max_row_drop: 1}")
@@ -128,7 +128,7 @@ def test_a_half_commit_among_whole_ones_stops_there(tmp_path: Path) -> None:
     assert texts(at) == {1: "d"}
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("info", ["commitInfo", "no commitInfo", "no timestamp"])
 def test_each_version_of_a_history_begins_with_the_time_of_its_commit(tmp_path: Path, feed: str, info: str) -> None:
     at = make(tmp_path, feed, "merge: history\nquality: {max_row_drop: 1}")
@@ -173,7 +173,7 @@ def begun(at: Landing, version: int, info: str) -> float:
     return next(line["commitInfo"]["timestamp"] / 1000 for line in lines if "commitInfo" in line)
 
 
-@pytest.mark.rotates(5)
+@pytest.mark.rotates(10)
 @pytest.mark.parametrize("twice", ["in the snapshot", "in a version"])
 @pytest.mark.parametrize("partition", [None, "text"])
 def test_rows_that_share_a_key_are_refused(tmp_path: Path, feed: str, twice: str, partition: str | None) -> None:

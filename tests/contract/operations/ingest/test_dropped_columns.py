@@ -114,7 +114,7 @@ NEW_COLUMNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(("field", "value", "line", "before"), NEW_COLUMNS)
 def test_the_default_of_a_new_column_is_the_source_s(field: Row, value: Any, line: str, before: Any) -> None:
     """Fault: `default: null` was proposed where the schema beside the record says 42; who obeyed had null for ever."""

@@ -373,7 +373,7 @@ def in_order(kind: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (row["priority"], row["id"]) if kind == "queue" else (*row.values(),)[:2])
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("kind", list(STATES))
 def test_every_kind_of_state_comes_back_in_order(kind: str, layout: Layout, tmp_path: Path) -> None:

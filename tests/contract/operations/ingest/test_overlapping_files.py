@@ -180,7 +180,7 @@ def made(source: str, offset: int, item: int) -> dict[str, Any]:
     return row(item) if source == "json" else {"op": "set", "key": {"id": item}, "value": {"text": "t"}}
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @given(
     files=st.lists(
         st.tuples(st.integers(0, 8), st.lists(st.booleans(), min_size=1, max_size=4), st.booleans()),

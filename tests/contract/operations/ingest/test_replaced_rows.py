@@ -124,7 +124,7 @@ def test_an_aborted_attempt_leaves_the_rows_as_they_were(attempt: str, tmp_path:
     assert feed.now() == [(3, 3)]
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("operations", OPERATIONS)
 def test_a_restore_that_begins_while_an_ingest_compares_refuses_its_result(
     operations: Callable[[Path], Feed], tmp_path: Path

@@ -22,7 +22,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> str:
     return f"s3://{bucket.name}" if kind == "s3" else str(bucket.root)
 
 
-@pytest.mark.rotates(4)
+@pytest.mark.rotates(8)
 @pytest.mark.parametrize("kind", ["disk", "s3", "azure_landing", "gcs"])
 def test_another_machine_applies_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, kind: str) -> None:
     here, there, store = tmp_path / "here", tmp_path / "there", f"{root}/store"

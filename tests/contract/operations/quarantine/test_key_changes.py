@@ -119,7 +119,7 @@ def test_the_delete_was_folded_before_the_insert_landed(made: Pipeline, tmp_path
     assert rows(made)[2] == (3, "large")
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("cut", range(1, 9))
 def test_a_chain_may_be_cut_between_any_two_records(made: Pipeline, tmp_path: Path, cut: int) -> None:
     """A row that only lived in the chain is deleted by what landed, and needed by what lands next."""

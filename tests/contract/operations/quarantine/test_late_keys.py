@@ -115,7 +115,7 @@ def play(tmp_path: Path, seed: int) -> tuple[Source, Pipeline]:
     return source, made
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("seed", range(8))
 def test_the_table_is_the_sources_or_a_record_is_refused(tmp_path: Path, seed: int) -> None:
     """Compaction, folds and cuts come between the records of a transaction."""

@@ -51,7 +51,7 @@ def truth(landed: int) -> Rows:
     return {offset % 7: f"t{1000 + offset}" for offset in range(landed)}
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 @pytest.mark.parametrize("count", LOST)
 def test_the_log_goes_on_from_what_the_table_shows(tmp_path: Path, kind: str, count: int) -> None:

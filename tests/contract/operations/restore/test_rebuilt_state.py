@@ -51,7 +51,7 @@ def test_a_number_that_is_given_again_gets_a_verdict_of_its_own(tmp_path: Path, 
     assert at.snapshots("o")[0]["verdict"]["passed"]
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize("kept", [0, 1])
 @pytest.mark.parametrize("later", ["nothing", "rows"])
 def test_a_rename_that_no_snapshot_has_is_known_after_a_rebuild(tmp_path: Path, later: str, kept: int) -> None:

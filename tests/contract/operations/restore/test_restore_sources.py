@@ -271,7 +271,7 @@ def test_the_chain_goes_on_from_one_older_snapshot_to_the_next(tmp_path: Path) -
 INCREMENTAL = configured(local=False, kind="incremental")
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", [KindPolicy.INCREMENTAL, KindPolicy.FULL])
 @pytest.mark.parametrize(
     ("primary", "older"),
@@ -305,7 +305,7 @@ def test_the_same_for_incremental_snapshots(tmp_path: Path, kind: KindPolicy, pr
     assert table_rows(pipeline) == {**THIRD, 100: "later", 101: "later"}
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("local", ["ok", "partial", "corrupt"])
 @pytest.mark.parametrize("primary", ["ok", "missing"])
 def test_a_local_copy_of_an_incremental_snapshot_serves_too(tmp_path: Path, local: str, primary: str) -> None:
@@ -336,7 +336,7 @@ def test_a_local_copy_of_an_incremental_snapshot_serves_too(tmp_path: Path, loca
     check_whole(pipeline, 4)
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 @pytest.mark.parametrize(("primary", "older"), [("ok", "ok"), ("corrupt", "ok"), ("missing", "none")])
 def test_the_same_for_tails(tmp_path: Path, kind: str, primary: str, older: str) -> None:

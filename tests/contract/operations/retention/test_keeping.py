@@ -246,7 +246,7 @@ def test_a_drop_waits_for_an_open_attempt(pipeline: Pipeline) -> None:
     assert refused.value.code == "ATTEMPT_OPEN"
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 def test_an_interrupted_drop_lets_nobody_in_and_is_finished_by_the_next(pipeline: Pipeline, tmp_path: Path) -> None:
     def dropping(at_work: Pipeline, run: str) -> None:
         drop(at_work, "accounts", plan=False)

@@ -261,7 +261,7 @@ def test_restore_reads_an_original_where_the_store_has_lost_the_files(
 # Where the log goes on
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("mode", list(Ownership))
 def test_a_new_log_goes_on_where_the_savepoint_ends(tmp_path: Path, layout: Layout, mode: Ownership) -> None:
@@ -502,7 +502,7 @@ def _other(found: object) -> object:
 # S3
 
 
-@pytest.mark.rotates(2)
+@pytest.mark.rotates(4)
 @pytest.mark.parametrize(("layout", "mode"), [(Layout.NATIVE, Ownership.CLAIM), (Layout.CANONICAL, Ownership.NO_CLAIM)])
 def test_between_buckets_and_disks(tmp_path: Path, s3: S3Bucket, layout: Layout, mode: Ownership) -> None:
     one = make(tmp_path / "one")

@@ -50,7 +50,7 @@ def other(root: Path) -> Pipeline:
     return open_pipeline(root / "tidefold.yaml")
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("mode", list(Ownership))
 def test_a_log_goes_on_elsewhere_from_the_middle_of_its_source(tmp_path: Path, layout: Layout, mode: Ownership) -> None:

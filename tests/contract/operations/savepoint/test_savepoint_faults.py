@@ -61,7 +61,7 @@ def calls_of(root: Path, act: Callable[[], object]) -> int:
     return store.calls
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_savepoint_is_whole_or_none(tmp_path: Path, layout: Layout, fault: Fault) -> None:
@@ -120,7 +120,7 @@ def on(folder: Path, store: FaultyStore) -> Pipeline:
     return replace(make_pipeline(folder), store=store)
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(
     ("mode", "layout", "fault"),
     [

@@ -41,7 +41,7 @@ def rows_as_of(pipeline: Pipeline, log: str, at: datetime, run: str) -> Rows:
     return {row[KEYS[log]]: row for row in table.select(columns).to_pylist()}
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("log", LOGS)
 def test_each_day_forwards_and_backwards(pipeline: Pipeline, log: str) -> None:
     folder, ledger = pipeline.config.path.parent, pipeline.ledger(log)

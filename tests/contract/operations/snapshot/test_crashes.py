@@ -90,7 +90,7 @@ def check_recovered(pipeline: Pipeline) -> None:
 ERRORS = [Fault.ERROR_BEFORE, Fault.ERROR_AFTER]
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize(
     ("fault", "for_ever"),
     # A process dies once; an error may come once or stay.

@@ -217,7 +217,7 @@ def test_a_failed_attempt_leaves_no_file_at_once(tmp_path: Path, kind: KindPolic
     assert written() == before
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are counted on Linux")
 def test_a_thousand_operations_leave_no_file_open(tmp_path: Path) -> None:
     """L2, N6: file descriptors and mapped files of the store and of local copies, also after operations that fail."""

@@ -188,7 +188,7 @@ def test_the_limit_of_a_clean_up_is_kept_with_its_snapshot(tmp_path: Path) -> No
     assert made.kind is SnapshotKind.INCREMENTAL
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", ["full", "incremental"])
 @pytest.mark.parametrize(("row_drop", "code"), [(0.5, 3), (1, 0)])
 @pytest.mark.parametrize("ageless", [0, 1])

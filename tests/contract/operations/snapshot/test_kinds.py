@@ -355,7 +355,7 @@ STEPS = st.one_of(
 )
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("copies", [False, True], ids=["without copies", "with local copies"])
 @pytest.mark.parametrize("vectors", [False, True], ids=["files", "deletion vectors"])
 def test_twenty_steps_at_random(

@@ -120,7 +120,7 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_every_type_survive_a_rescale(tmp_path: Path, kind: str) -> None:
     """L8: the key group of a row in a data file is that of the change which brought it."""

@@ -130,7 +130,7 @@ KINDS: list[tuple[str, Column, Column | None, Callable[[Any], Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.rotates(3)
+@pytest.mark.rotates(6)
 @pytest.mark.parametrize("kind", [KindPolicy.FULL, KindPolicy.INCREMENTAL])
 @pytest.mark.parametrize(("name", "before", "after", "converted"), KINDS, ids=[k[0] for k in KINDS])
 def test_complaint_21_no_value_becomes_null_through_a_schema_change(
