@@ -30,6 +30,7 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
+from tidefold.stored_forms import require_form
 from tidefold.typed_json import decode_json
 
 _MAGIC, _END = b"TDFSEG", b"TDFEND"
@@ -280,10 +281,8 @@ def _read_index(stream: BinaryIO, path: str) -> SegmentIndex:
     if not head.startswith(_MAGIC):
         raise _corrupt(path, "it does not begin like a segment")
     version, compressed = head[len(_MAGIC) :]
-    if version > _VERSION:
-        message = f"Segment `{path}` has a newer format than this version of tidefold can read."
-        raise CorruptError("SEGMENT_NEWER", message)
-    if version < _VERSION or compressed > 1:
+    require_form(path, version, _VERSION, _VERSION)
+    if compressed > 1:
         raise _corrupt(path, "its header is none of this version's")
     stream.seek(size - _TRAILER.size)
     length, crc, end = _TRAILER.unpack(stream.read(_TRAILER.size))

@@ -25,7 +25,7 @@ from tidefold.domain.paths import INTENTS
 from tidefold.domain.uploads import UploadTotals
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
-from tidefold.typed_json import decode_json
+from tidefold.stored_forms import decode, decode_form, encode_form
 
 # The name has the sha256 of the content.
 _ARRIVALS = re.compile(r".*/arrivals-([0-9a-f]{64})\.json")
@@ -120,7 +120,7 @@ class ExpectedFiles:
 
 def begin(store: Store, intent: Intent) -> None:
     """Announces files before they are written. A run may announce several times, each with its own number."""
-    store.put_if_absent(f"{INTENTS}/{intent.run}/{intent.number:06d}.json", msgspec.json.encode(intent))
+    store.put_if_absent(f"{INTENTS}/{intent.run}/{intent.number:06d}.json", encode_form(intent))
 
 
 def bring(store: Store, run: str, takings: Sequence[Taking]) -> None:
@@ -151,11 +151,8 @@ def _read(store: Store, run: str, paths: Sequence[str]) -> Announced:
         data, brought = store.read(path), _ARRIVALS.fullmatch(path)
         if brought and brought[1] != hashlib.sha256(data).hexdigest():
             raise CorruptError("INTENT_CORRUPT", f"`{path}` was altered: its checksum differs.")
-        try:
-            if brought:
-                takings = decode_json(data, tuple[Taking, ...])
-            else:
-                intents.append(decode_json(data, Intent))
-        except msgspec.DecodeError as error:
-            raise CorruptError("INTENT_CORRUPT", f"`{path}` cannot be read: {error}.") from error
+        if brought:
+            takings = decode(path, data, tuple[Taking, ...], "INTENT_CORRUPT")
+        else:
+            intents.append(decode_form(path, data, Intent, "INTENT_CORRUPT"))
     return Announced(run, tuple(intents), takings)

@@ -25,8 +25,9 @@ PLANS = "plans"
 _VECTOR = "deletion_vector_"
 # The folder of a Delta table's change data feed, by the Delta protocol.
 CHANGE_FOLDER = "_change_data"
-# Older forms were never released; they are refused by name.
+# The number of the form that this version writes, and of the first one that a released version wrote.
 STORED_FORMAT = 7
+FIRST_FORMAT = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.domain.sets.set_state import SetEvidence, SetMark, SetState, SetVersion
 from tidefold.domain.table.types import TableColumns
 from tidefold.errors import AlreadyExistsError, NotFoundError, RefusedError, TidefoldError
-from tidefold.ledger.serialization import decode
 from tidefold.storage import Store, StoredObject
+from tidefold.stored_forms import decode, decode_form
 
 # Facts in a commit of a Delta table, for people and to be known by again.
 SNAPSHOT_FACT = "tidefold.snapshot"
@@ -108,7 +108,7 @@ def read_mark(store: Store, log: str) -> TableColumns | None:
     marks = _high_water_marks(store.list(LogPaths(log).high_water_marks))
     path = LogPaths(log).high_water_mark(max(marks)) if marks else ""
     data = store.read(path) if path else b""
-    return decode(path, data, TableColumns) if data else None
+    return decode_form(path, data, TableColumns) if data else None
 
 
 def delete_high_water_marks(store: Store, log: str, above: int) -> None:
@@ -233,4 +233,4 @@ def _read_decision(store: Store, log: str, name: str, version: int) -> SetVersio
         return None  # A clean-up of the Delta log deleted it: a high-water mark shows what is lost.
     if facts.get(SET_FACT) != name or DECISION_FACT not in facts:
         return None
-    return decode(f"{table}/_delta_log", str(facts[DECISION_FACT]).encode(), SetVersion)
+    return decode_form(f"{table}/_delta_log", str(facts[DECISION_FACT]).encode(), SetVersion)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import msgspec
-
 from tidefold.domain import ledger_evidence
 from tidefold.domain.ingest.append import require_fence, with_shape
 from tidefold.domain.log_state import DeletionState, LogState, TableSpec
@@ -28,6 +26,7 @@ from tidefold.ledger.evidence import (
 from tidefold.ledger.serialization import Items
 from tidefold.ledger.state_ledger import TRIES, ComparedFields, StateLedger, Versions
 from tidefold.storage import Store
+from tidefold.stored_forms import encode_form
 
 _INCARNATION = 8
 _NO_SHAPE = TableSpec((), (), "", 1, 1)
@@ -175,7 +174,7 @@ class Ledger(StateLedger[LogState, ledger_evidence.Evidence]):
         if not ledger_evidence.needs_high_water_mark(before, done):
             return evidence
         waits = done.latest is not None and done.latest.schema != done.schema
-        columns = msgspec.json.encode(TableColumns(done.shape, done.schemas)) if waits else b""
+        columns = encode_form(TableColumns(done.shape, done.schemas)) if waits else b""
         path = LogPaths(self._name).high_water_mark
         marks = record_high_water_mark(self._store, path, done.version, evidence.high_water_marks, columns)
         return replace(evidence, high_water_marks=marks)

@@ -1,4 +1,4 @@
-"""Reads and writes stored JSON documents and their pages. Damaged, missing and newer ones are different errors.
+"""Reads and writes the documents of a ledger and their pages. Damaged and missing ones are different errors.
 
 A savepoint has one description, which any program can read; its checksum reveals edits. The manifest of a snapshot is
 stored once under its id, and the ledger names it by its sha256.
@@ -7,7 +7,6 @@ stored once under its id, and the ledger names it by its sha256.
 from __future__ import annotations
 
 import hashlib
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +23,10 @@ from tidefold.domain.snapshot.manifest import DESCRIPTION, Manifest, Savepoint, 
 from tidefold.domain.state_validation import check_manifest
 from tidefold.errors import AlreadyExistsError, CorruptError, MissingFileError, NotFoundError
 from tidefold.storage import Store
-from tidefold.typed_json import decode_json, pause_collection
+from tidefold.stored_forms import decode, decode_form, encode_form, require_form
+from tidefold.typed_json import pause_collection
 
-T = TypeVar("T")
 _FORMAT_NAME = "tidefold-savepoint"
-# What a whole document of the same format has, but not for this program.
-_NEWER = re.compile("unknown field|Invalid (enum )?value")
 # A page has the items of one block of numbers: 32 of them, or 64, 128 and so on. Two full neighbours become one page,
 # so a list of n items has about log2(n) pages. Pages do not change when the oldest items are truncated: the version
 # says how many items of the first page it leaves out.
@@ -62,37 +59,11 @@ class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     skipped: dict[str, int] = {}
 
 
-class _Formatted(msgspec.Struct, frozen=True):
-    """The part of a document that says which form it has."""
-
-    format: int = 0
-
-
 def decode_head(path: str, data: bytes) -> LedgerHead:
     """Raises CorruptError."""
-    document = decode(path, data, dict[str, Any])
-    # The first ledgers of sets were bare states, without a format.
-    bare = 0 if document.keys() >= {"name", "version", "writer"} else None
-    _require_format(path, document.get("format", bare), "LEDGER_NEWER", "LEDGER_OLDER")
-    head = decode(path, data, LedgerHead)
+    head = decode_form(path, data, LedgerHead)
     require_checksum(path, bytes(head.state), head.checksum)
     return head
-
-
-def _require_format(path: str, format_: Any, newer: str, older: str) -> None:
-    """Raises CorruptError with one of two codes if a document has the form of another version of tidefold."""
-    if type(format_) is not int:
-        return  # Not such a document: its decoder reports what is wrong.
-    if format_ > STORED_FORMAT:
-        message = f"`{path}` was written by a newer tidefold: its format is {format_}, this one reads {STORED_FORMAT}."
-        raise CorruptError(newer, message, hint="Update tidefold.")
-    if format_ < STORED_FORMAT:
-        raise CorruptError(
-            older,
-            f"`{path}` has format {format_}, of a tidefold that was never released; this version reads format "
-            f"{STORED_FORMAT}.",
-            hint="Nothing was changed. Start a new store and ingest the landed files again.",
-        )
 
 
 def read_named(store: Store, path: str) -> bytes:
@@ -114,16 +85,6 @@ def require_checksum(path: str, data: bytes, digest: str) -> bytes:
     if digest_of(data) != digest:
         raise CorruptError("CHECKSUM", f"`{path}` does not match its recorded checksum.")
     return data
-
-
-def decode(path: str, data: bytes, kind: type[T]) -> T:
-    """Decodes a document. Raises CorruptError if the bytes are not such a document."""
-    try:
-        return decode_json(data, kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if isinstance(error, msgspec.ValidationError) and _NEWER.search(str(error)):
-            raise CorruptError("STORE_NEWER", f"`{path}` was written by a newer tidefold: {error}.") from error
-        raise CorruptError("UNREADABLE", f"`{path}` cannot be read: {error}.") from error
 
 
 def write_description(store: Store, savepoint: Savepoint) -> None:
@@ -148,7 +109,7 @@ def read_description(store: Store) -> tuple[Savepoint, str]:
     version = document.get("version")
     if document.get("format") != _FORMAT_NAME or type(version) is not int:
         raise CorruptError("SAVEPOINT_FORMAT", f"`{DESCRIPTION}` is not a description of a tidefold savepoint.")
-    _require_format(DESCRIPTION, version, "SAVEPOINT_NEWER", "SAVEPOINT_OLDER")
+    require_form(DESCRIPTION, version)
     if document.pop("checksum", None) != _checksum(document):
         raise CorruptError("SAVEPOINT_EDITED", f"`{DESCRIPTION}` does not match its recorded checksum.")
     return check_savepoint(decode(DESCRIPTION, data, Savepoint)), digest_of(data)
@@ -172,13 +133,12 @@ def read_manifest_at(store: Store, path: str, snapshot: Snapshot) -> Manifest:
 
 def decode_manifest(path: str, data: bytes) -> Manifest:
     """Decodes a stored manifest, whichever snapshot it belongs to. Raises CorruptError."""
-    _require_format(path, decode(path, data, _Formatted).format, "MANIFEST_NEWER", "MANIFEST_OLDER")
-    return decode(path, data, Manifest)
+    return decode_form(path, data, Manifest)
 
 
 def write_manifest(store: Store, manifest: Manifest) -> str:
     """Stores a manifest under its snapshot's id, once, and returns its sha256."""
-    data = msgspec.json.encode(replace(manifest, format=STORED_FORMAT))
+    data = encode_form(manifest)
     store.put_if_absent(LogPaths(manifest.log).manifest(manifest.snapshot), data)
     return digest_of(data)
 

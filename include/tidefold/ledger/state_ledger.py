@@ -18,8 +18,9 @@ from tidefold import errors
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import STORED_FORMAT, LedgerPaths
 from tidefold.domain.sets.set_state import SetState
-from tidefold.ledger.serialization import Items, LedgerHead, PageNames, Pages, decode, decode_head, digest_of
+from tidefold.ledger.serialization import Items, LedgerHead, PageNames, Pages, decode_head, digest_of
 from tidefold.storage import Store
+from tidefold.stored_forms import decode
 
 TRIES = 50
 # Versions that pruning leaves: a writer that sleeps through fewer commits still finds its version.

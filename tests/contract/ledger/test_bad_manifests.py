@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.arrival import Landing
 from support.pipelines import CONFIG, contents, copy_pipeline, judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.key_groups import KeyGroups
@@ -158,7 +157,7 @@ def test_67_a_head_with_fields_that_no_version_knows(pipeline: Pipeline) -> None
 
 def test_68_a_head_of_a_newer_version(pipeline: Pipeline) -> None:
     with_head(pipeline, lambda head: head.update(format=99, colour="red"))
-    check_refused_everywhere(pipeline, "LEDGER_NEWER")
+    check_refused_everywhere(pipeline, "STORE_NEWER")
 
 
 def test_70_a_head_under_another_number(pipeline: Pipeline) -> None:
@@ -339,22 +338,3 @@ def test_a_change_set_that_says_other_key_groups_than_it_has(pipeline: Pipeline)
     """Its checksum is of the segment's own index, so the fold reads what is there and not what is said."""
     forged(pipeline, lambda s: change_set(s, checksum="00" * 32, key_groups=KeyGroups(0, 15)))
     assert materialize(pipeline, ["accounts"], Fold("run-x"), in_process)[0].error_code == "SEGMENT_CORRUPT"
-
-
-def test_a_store_of_an_older_form_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    at = Landing.make(tmp_path / "at", {"o": "key: [id]\ncolumns: {id: long, v: string}\norder: file"}, "format: csv")
-    at.land("a.csv", [{"id": 1, "v": "a"}])
-    at.run()
-    for head in (at.folder / "store/logs/o/ledger").iterdir():
-        head.write_text(json.dumps({**json.loads(head.read_text()), "format": 4}))
-    at.land("b.csv", [{"id": 1, "v": "b"}])
-    before = contents(at.folder / "store")
-    for words in ("run", "step ingest", "step materialize", "status", "move rebuild o --yes"):
-        assert "LEDGER_OLDER" in at.call(*words.split(), code=None).output, words
-        assert contents(at.folder / "store") == before, words
-    at.lose_ledger("o")
-    [manifest] = (at.folder / "store/logs/o/snapshots").rglob("manifest*")
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 4}))
-    before = contents(at.folder / "store")
-    assert "MANIFEST_OLDER" in at.call("move", "rebuild", "o", "--yes", code=None).output
-    assert contents(at.folder / "store") == before

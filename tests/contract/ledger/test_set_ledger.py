@@ -5,7 +5,6 @@ Every damage meets every command, through the command line. Then `rebuild` and a
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from faults.product import small_pages
-from faults.sets import DAMAGES, MOVED_AWAY, Life, copy, land_share, look, make_life, replace_file, versions
+from faults.sets import DAMAGES, MOVED_AWAY, Life, copy, land_share, look, make_life
 from support.bank_sets import LOGS, replay
 from support.faults import Killed
 from tidefold.cli.app import app
@@ -214,30 +213,6 @@ def test_a_decision_that_was_lost_half_way_is_made_again(
     assert isinstance(last, tuple)
     assert last[0] > shown[0]
     assert last[1] == max(replay().rows)
-
-
-def test_a_ledger_of_the_form_before_is_refused_by_name(life: Life, tmp_path: Path) -> None:
-    """It was a bare state, and nothing was ever released."""
-    root = copy(life, tmp_path)
-    path = versions(root)[-1]
-    state = json.loads(path.read_bytes())["state"]
-    replace_file(path, json.dumps({**state, "writer": "0" * 32}).encode())
-    before = sorted((root / "store/sets").rglob("*"))
-    for command in (
-        (
-            "set",
-            "show",
-        ),
-        ("run",),
-        (
-            "check",
-            "verify",
-        ),
-    ):
-        said = tidefold(root, *command)
-        assert said.exit == 5
-        assert "never released" in said.text
-    assert sorted((root / "store/sets").rglob("*")) == before
 
 
 def test_only_the_owner_reads_the_ledger_of_a_set(life: Life) -> None:

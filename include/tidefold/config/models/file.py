@@ -189,8 +189,12 @@ class SnapshotsConfig(StrictModel):
         return self.copy_files == "always"
 
 
-def _spell_boolean(value: Any) -> Any:
+def _check_version(value: Any) -> Any:
     """Turns a boolean into text: in Python true equals 1, and `version: yes` must not mean 1."""
+    if isinstance(value, int) and value > 1:
+        raise mistake(
+            "STORE_NEWER", f"is {value}: the file is of a newer tidefold, and this one reads 1.", "Update tidefold."
+        )
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -214,7 +218,7 @@ class Config(StrictModel):
         )
     }
 
-    version: Annotated[Literal[1], BeforeValidator(_spell_boolean)]
+    version: Annotated[Literal[1], BeforeValidator(_check_version)]
     store: Text = Field(
         description="path relative to this file, file:///absolute/path, s3://bucket/folder, gs://bucket/folder, "
         "abfss://container@account.dfs.core.windows.net/folder, or an address of an installed store"

@@ -100,7 +100,6 @@ class Manifest:
     progress: the progress of the source at the snapshot's last sqn.
 
     redistribution: how its rows are distributed to workers; None: split.
-    format: the number of its stored form.
     """
 
     log: str
@@ -125,7 +124,6 @@ class Manifest:
     redistribution: Redistribution | None = None
     clears: int = 0
     cleared_rows: int = 0
-    format: int = 0
 
     @property
     def data_folder(self) -> str:

@@ -8,35 +8,40 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-import msgspec
-
 from tidefold.domain.alarms import AlarmRecord
 from tidefold.domain.paths import record_path
 from tidefold.domain.plan import PlanRecord
 from tidefold.domain.verify.proof_record import ProofRecord
-from tidefold.errors import NotFoundError
+from tidefold.errors import CorruptError, NotFoundError
 from tidefold.storage import Store
-from tidefold.typed_json import decode_json
+from tidefold.stored_forms import decode_form, encode_form
 
 # Frozen records. `number` counts their versions, from 1.
 R = TypeVar("R", AlarmRecord, PlanRecord, ProofRecord)
 
 
 def find_record(store: Store, folder: str, kind: type[R]) -> R | None:
-    """Returns the newest record; None: there is none. A damaged one has only its number. Raises StorageError."""
+    """Returns the newest record; None: there is none. A damaged one has only its number.
+
+    Raises StorageError, CorruptError if it is newer.
+    """
     number = max(_list_numbers(store, folder), default=0)
     if not number:
         return None
     try:
-        record = decode_json(store.read(record_path(folder, number)), kind)
-    except (NotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        record = decode_form(path := record_path(folder, number), store.read(path), kind)
+    except NotFoundError:
+        return kind(number)
+    except CorruptError as error:
+        if error.code == "STORE_NEWER":
+            raise
         return kind(number)
     return record if record.number == number else kind(number)
 
 
 def write_record(store: Store, folder: str, record: AlarmRecord | PlanRecord | ProofRecord) -> None:
     """Writes a record and deletes older ones. Raises AlreadyExistsError if another process was faster, StorageError."""
-    store.put_if_absent(record_path(folder, record.number), msgspec.json.encode(record))
+    store.put_if_absent(record_path(folder, record.number), encode_form(record))
     store.delete([record_path(folder, old) for old in _list_numbers(store, folder) if old < record.number])
 
 

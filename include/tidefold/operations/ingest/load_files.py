@@ -30,6 +30,7 @@ from tidefold.sources.debezium.loaded_rows import (
     read_marks,
 )
 from tidefold.sources.landing.folders import name_at
+from tidefold.stored_forms import encode_form
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Load:
     def note(self, mark: LoadMark) -> None:
         """Notes a slot that is going to be made, until the load is complete or the slot is dropped."""
         noted = msgspec.structs.replace(mark, folder=self.folder)
-        self.pipeline.store.put_if_absent(f"{self.root}/{name_begun(self.folder)}", msgspec.json.encode(noted))
+        self.pipeline.store.put_if_absent(f"{self.root}/{name_begun(self.folder)}", encode_form(noted))
 
     def forget(self, slot: str, folder: str = "") -> None:
         """Deletes what loads left that only began to use this slot; with a folder, only what that load did."""
@@ -130,7 +131,7 @@ class Load:
         files = tuple(self.files[number] for number in sorted(self.files))
         mark = msgspec.structs.replace(mark, folder=self.folder, files=files, start=max(ends, default=0))
         try:
-            self.pipeline.store.put_if_absent(f"{self.root}/{name_mark(len(earlier) + 1)}", msgspec.json.encode(mark))
+            self.pipeline.store.put_if_absent(f"{self.root}/{name_mark(len(earlier) + 1)}", encode_form(mark))
         except AlreadyExistsError:
             raise ConflictError("LOAD_OVERTAKEN", f"Another load of `{self.log}` was faster.") from None
         self.pipeline.store.delete([f"{self.root}/{name_begun(self.folder)}"])

@@ -75,9 +75,9 @@ def count_failures(
 
 def _count_run(pipeline: Pipeline, run: str, logs: Sequence[str], errors: RunFailures) -> None:
     def count(log: str) -> None:
-        # The store is another program's, and `status` says so.
+        # The store is a newer program's, and `status` says so.
         failure = errors.get(log)
-        if failure and failure.code in ("LEDGER_OLDER", "LEDGER_NEWER"):
+        if failure and failure.code == "STORE_NEWER":
             return
         before = find_alarm_record(pipeline.store, log) or AlarmRecord()
         _write_if_changed(pipeline, log, before, record_run(before, run, failure, now()))

@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-import msgspec
-
 from tidefold.delta.publish import Publication, publish, shorten_log
 from tidefold.delta.published_table import Published, TableDescription, require_untouched
 from tidefold.domain.external_snapshot import StorageTier
@@ -25,6 +23,7 @@ from tidefold.ledger.evidence import DECISION_FACT, SET_FACT
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.local_copies.manage import places_of
 from tidefold.storage.delta_tables import convert_errors, open_table
+from tidefold.stored_forms import encode_form
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ def _describe_point(pipeline: Pipeline, log: str, snapshot: Snapshot) -> dict[st
         "tidefold.set.version": str(version.number),
         "tidefold.set.position": str(version.position),
         "tidefold.set.transaction": version.transaction,
-        DECISION_FACT: msgspec.json.encode(version).decode(),
+        DECISION_FACT: encode_form(version).decode(),
     }
 
 

@@ -44,6 +44,7 @@ from tidefold.operations.restore.target_location import DESCRIPTION, claim_locat
 from tidefold.operations.snapshot.task_results import decode_results, describe_reads, find_failed_reads, require_rows
 from tidefold.storage import Store, compute_sha256
 from tidefold.storage.safe_files import make_private_folder
+from tidefold.stored_forms import encode_form
 
 _log = logging.getLogger(__name__)
 # The next drill on this machine also deletes scratch folders whose owner was killed.
@@ -217,7 +218,7 @@ def _finish(into: Elsewhere, manifest: Manifest) -> None:
     store, groups = into.store, _groups(manifest, into.within)
     files = {f"_data/{file.name}": file.sha256 for file in manifest.files}
     description = Description(manifest.log, manifest.snapshot, manifest.to_sqn, manifest.rows, groups, files)
-    store.put_if_absent(DESCRIPTION, msgspec.json.format(msgspec.json.encode(description)) + b"\n")
+    store.put_if_absent(DESCRIPTION, msgspec.json.format(encode_form(description)) + b"\n")
     commit = build_table(manifest)[1]
     try:
         store.put_if_absent(COMMIT, commit)

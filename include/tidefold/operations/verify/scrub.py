@@ -106,7 +106,7 @@ def scrub(
         # One that has read nothing yet: damage is looked for in all of its pages.
         state = Ledger(pipeline.store, log).find_current()
     except CorruptError as error:
-        if isinstance(error, OutdatedLedgerError) or error.code == "LEDGER_NEWER":
+        if isinstance(error, OutdatedLedgerError) or error.code == "STORE_NEWER":
             raise
         alarm = alarm_of_ledger(log, error)
         message = f"ALARM, {alarm}"

@@ -13,13 +13,12 @@ from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError
 from tidefold.quality.report.page import load_page
 from tidefold.quality.report.result import CheckResult, ValidationResult, point_of
 from tidefold.storage import Store
-from tidefold.typed_json import decode_json
+from tidefold.stored_forms import decode_form, encode_form
 
 _SUMMED = 4
 _TEMPLATE = "report.html.j2"
 # Limits the page, so that a browser opens it at once. verdict.json has all of them.
 _SHOWN = 300
-FORMAT = 3
 
 
 def render(judgement: ValidationResult) -> str:
@@ -67,10 +66,9 @@ def _change(rows: int, base_rows: int | None) -> str:
     return f"{difference:+,}{share}"
 
 
-class VerdictFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class VerdictFile(msgspec.Struct, frozen=True):
     """verdict.json."""
 
-    format: int
     judgement: ValidationResult
 
 
@@ -102,16 +100,11 @@ def find_stored_judgement(
     """
     path = path or verdict_path(log, snapshot, manifest, suite)
     try:
-        stored = decode_json(store.read(path), VerdictFile)
+        judged = decode_form(path, store.read(path), VerdictFile, "VERDICT_UNUSABLE").judgement
     except NotFoundError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _unusable(path, f"cannot be read: {error}") from error
-    if stored.format != FORMAT:
-        raise _unusable(path, f"has format {stored.format}, this version reads {FORMAT}")
-    judged = stored.judgement
     if (judged.log, judged.snapshot, judged.manifest, judged.suite) != (log, snapshot, manifest, suite):
-        raise _unusable(path, "judges other files or another suite")
+        raise CorruptError("VERDICT_UNUSABLE", f"`{path}` judges other files or another suite.")
     return judged
 
 
@@ -129,7 +122,7 @@ def store_judgement(store: Store, judged: ValidationResult, path: str = "") -> V
     """Stores a judgement. If another process stored one first for the same files and suite, that one counts."""
     path = path or verdict_path(judged.log, judged.snapshot, judged.manifest, judged.suite)
     try:
-        store.put_if_absent(path, msgspec.json.format(msgspec.json.encode(VerdictFile(FORMAT, judged)), indent=1))
+        store.put_if_absent(path, msgspec.json.format(encode_form(VerdictFile(judged)), indent=1))
     except AlreadyExistsError:
         first = find_stored_judgement(store, judged.log, judged.snapshot, judged.manifest, judged.suite, path)
         return first or judged
@@ -149,7 +142,3 @@ def verdict_of(judgement: ValidationResult) -> Verdict:
     """Returns the verdict that the ledger keeps. Its path is that of the page; verdict.json is next to it."""
     path = report_path(judgement.log, judgement.snapshot, judgement.manifest, judgement.suite)
     return Verdict(judgement.passed, judgement.suite, judgement.manifest, path, judgement.summary)
-
-
-def _unusable(path: str, why: str) -> CorruptError:
-    return CorruptError("VERDICT_UNUSABLE", f"`{path}` {why}.")

@@ -20,7 +20,7 @@ from tidefold.errors import NotFoundError
 from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.landing_place import Stamp
 from tidefold.sources.landing.listing import LandedFile
-from tidefold.typed_json import decode_json
+from tidefold.stored_forms import decode_form
 
 FOLDER, _MARK, _BEGUN = "_load", ".json", "begun-"
 ABOUT = b"tidefold.load"
@@ -97,7 +97,7 @@ def read_marks(root: str, *, begun: bool = False) -> list[LoadMark]:
         for file in place.list_files():
             if file.name.endswith(_MARK) and file.name.startswith(_BEGUN) == begun:
                 with place.open(file.name) as stream:
-                    marks.append(decode_json(stream.read(), LoadMark))
+                    marks.append(decode_form(f"{root}/{FOLDER}/{file.name}", stream.read(), LoadMark))
     return marks
 
 

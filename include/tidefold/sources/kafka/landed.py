@@ -18,7 +18,7 @@ import msgspec
 from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import LedgerPaths
 from tidefold.domain.sets.progress import NEVER
-from tidefold.errors import AlreadyExistsError, InvalidInputError
+from tidefold.errors import AlreadyExistsError, CorruptError, InvalidInputError
 from tidefold.sources.kafka.accepted_gaps import GIVEN_UP
 from tidefold.sources.landing.folders import LandedName
 from tidefold.sources.landing.streams import BLOCK, unzip
@@ -70,8 +70,10 @@ class LandedOffsets:
                     compacted = True
                 case ["first", partition, offset]:
                     first[int(partition)] = min(int(offset), first.get(int(partition), int(offset)))
-                case [kind, partition, begin, end]:
+                case [("empty" | "given-up" | "hole") as kind, partition, begin, end]:
                     landed.marks[int(partition)].append((kind, int(begin), int(end)))
+                case _:
+                    raise CorruptError("STORE_NEWER", f"`{entry.path}` is a mark that this tidefold does not know.")
         return cls(store, paths, topic_id, compacted, first, landed.marks, landed.files)
 
     @property

@@ -220,10 +220,9 @@ def test_the_record_is_kept_in_the_store_and_a_damaged_one_begins_again(tmp_path
     assert find_alarm_record(store, "accounts") == AlarmRecord(2)
 
 
-@pytest.mark.parametrize("code", ["LEDGER_OLDER", "LEDGER_NEWER"])
-def test_a_run_is_not_counted_in_a_store_of_another_program(tmp_path: Path, code: str) -> None:
+def test_a_run_is_not_counted_in_a_store_of_a_newer_program(tmp_path: Path) -> None:
     """Airflow's tasks return codes, the command line texts: the code decides."""
-    pipeline = make_pipeline(tmp_path)
+    pipeline, code = make_pipeline(tmp_path), "STORE_NEWER"
     find_run_alarms(pipeline, "run-1", ["accounts"], {"accounts": RunFailure(f"ingest: {code}", code)})
     assert find_alarm_record(pipeline.store, "accounts") is None
     find_run_alarms(pipeline, "run-1", ["accounts"], {"accounts": RunFailure(f"ingest: no {code}", "STORAGE")})

@@ -1,7 +1,4 @@
-"""Makes the golden store `v7-whole-life.tar.gz`. It was run by the code of the commit that added
-the archive, and is kept as it was run.
-
-    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v7.py tests/data/golden/v7-whole-life.tar.gz
+"""The golden store of whole lives: logs with all that can happen to one.
 
 Everything goes through the operations that users call, in one process instead of Spark, with a verdict given by hand
 instead of by the gate. Rows, snapshots and sqns are the same each time; random names and instants are not. The truth
@@ -37,21 +34,20 @@ from tidefold.domain.retention import log_bounds
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.operations.ground import recovery
-from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.ground.read import ReadRequest, What, read_rows
-from tidefold.operations.local_copies.manage import copies_here, retain_local
 from tidefold.operations.ground.pipeline import Pipeline
+from tidefold.operations.ground.read import ReadRequest, What, read_rows
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.local_copies.manage import copies_here, retain_local
+from tidefold.operations.requests import Fold
+from tidefold.operations.requests import Restore as RestoreRequest
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.retention.references import hold, register, tag
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot.abort import abort
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
-from tidefold.operations.snapshot.confirm import Confirmation
-from tidefold.operations.snapshot.confirm import confirm
-from tidefold.operations.requests import Fold
+from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.operations.requests import Restore as RestoreRequest
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
 
@@ -222,7 +218,7 @@ def judge(pipeline: Pipeline, log: str, passed: bool) -> None:
         assert attempt.manifest
         path = f"{LogPaths(log).quality(attempt.id)}/report.html"
         summary = "5 checks passed" if passed else "1 of 5 checks failed: made to"
-        return transitions.judge(state, attempt.id, Verdict(passed, "suite", attempt.manifest, path, summary))
+        return transitions.record_verdict(state, attempt.id, Verdict(passed, "suite", attempt.manifest, path, summary))
 
     pipeline.ledger(log).commit(move)
 
@@ -413,7 +409,7 @@ def die(root: Path, how: str) -> None:
 
 
 def killed(life: Life, how: str) -> None:
-    done = subprocess.run([sys.executable, __file__, "--die", how, str(life.root)], check=False)
+    done = subprocess.run([sys.executable, "-m", "golden.life", how, str(life.root)], check=False)
     assert done.returncode == -signal.SIGKILL, done
 
 
@@ -530,7 +526,8 @@ def pack(root: Path, archive: Path) -> None:
             packed.add(path, path.name, filter=nobody)
 
 
-def main(archive: Path) -> None:
+def make_archive(archive: Path) -> None:
+    """Makes the store and its truth."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         life = make(root)
@@ -550,7 +547,4 @@ def main(archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--die":
-        die(Path(sys.argv[3]), sys.argv[2])
-    else:
-        main(Path(sys.argv[1]).absolute())
+    die(Path(sys.argv[2]), sys.argv[1])

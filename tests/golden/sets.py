@@ -1,7 +1,4 @@
-"""Makes the golden store `v7-set.tar.gz`: two logs in a set, with what `make_v7.py` has of single logs as its tools. It
-was run by the code of the commit that added the archive, and is kept as it was run.
-
-    PYTHONPATH=include .venv/bin/python tests/data/golden/make_v7_set.py tests/data/golden/v7-set.tar.gz
+"""The golden store of a set: two logs that are published together.
 
 Each transaction of the source moves an amount from a row of `left` to a row of `right`, so the sum of all amounts is
 the same at each point. The truth has the rows of both tables at each point, from dicts that take every transaction.
@@ -27,16 +24,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from make_v7 import KEPT_VERSIONS, LANDED_AT, listed, of_table, pack
 
+from golden.life import KEPT_VERSIONS, LANDED_AT, listed, of_table, pack
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Verdict
 from tidefold.domain.paths import STORED_FORMAT, LogPaths
 from tidefold.domain.sets.set_state import SetState
 from tidefold.domain.snapshot import transitions
-from tidefold.operations.ingest.ingest import ingest
-from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.ground.outcome import Outcome
+from tidefold.operations.ground.read import ReadRequest, read_rows
+from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.requests import Fold
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.sets import confirm as set_confirm
@@ -44,7 +42,6 @@ from tidefold.operations.sets.read import find_tables
 from tidefold.operations.sets.restore import RestoreSet, restore_set
 from tidefold.operations.sets.status import release_set
 from tidefold.operations.snapshot.abort import abort
-from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
 from tidefold.wiring import open_pipeline
@@ -169,11 +166,13 @@ class Life:
     def judge(self, run: str) -> None:
         """Gives each snapshot that a run staged a verdict as the gate does."""
         for log in LOGS:
-            attempt = self.pipeline.ledger(log).read().open_of(run)
+            attempt = self.pipeline.ledger(log).read().find_open(run)
             if attempt and attempt.manifest:
                 path = f"{LogPaths(log).quality(attempt.id)}/report.html"
                 verdict = Verdict(True, "suite", attempt.manifest, path, "5 checks passed")
-                self.pipeline.ledger(log).commit(partial(transitions.judge, snapshot_id=attempt.id, verdict=verdict))
+                self.pipeline.ledger(log).commit(
+                    partial(transitions.record_verdict, snapshot_id=attempt.id, verdict=verdict)
+                )
 
     def publish(self, run: str) -> None:
         self.take()
@@ -267,7 +266,7 @@ def _kill_if_decided(pipeline: Any, ledger: Any, state: SetState) -> SetState:
 
 
 def killed(life: Life) -> None:
-    done = subprocess.run([sys.executable, __file__, "--die", str(life.root)], check=False)
+    done = subprocess.run([sys.executable, "-m", "golden.sets", str(life.root)], check=False)
     assert done.returncode == -signal.SIGKILL, done
     assert life.set.decided
 
@@ -303,7 +302,8 @@ def truth_of(life: Life) -> dict[str, Any]:
     }
 
 
-def main(archive: Path) -> None:
+def make_archive(archive: Path) -> None:
+    """Makes the store and its truth."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         life = make(root)
@@ -317,7 +317,4 @@ def main(archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--die":
-        die(Path(sys.argv[2]))
-    else:
-        main(Path(sys.argv[1]).absolute())
+    die(Path(sys.argv[1]))
