@@ -18,6 +18,7 @@ MINUTES ?= 10
 SIZES ?= 10kB,1MB,1%,100MB
 WAYS ?= sample,airflow,tidefold,warm,spark,usual
 STORES ?= disk,s3
+STEPS ?=
 POSITIONS ?= 2
 OPERATIONS ?=
 TWO ?= 200
@@ -52,6 +53,13 @@ wheel: ## Build dist/tidefold-*.whl, the package that users install; needs only 
 	@if [ -x $(PYTHON) ]; then $(PYTHON) -m build --wheel --no-isolation --outdir dist . >/dev/null; \
 	else python3 -m pip wheel --quiet --no-deps --wheel-dir dist .; fi
 	@ls dist/tidefold-*.whl
+
+.PHONY: release golden
+release: install ## Builds sdist and wheel, and checks what a user gets of them: contents, licences, each Python, tutorial, golden stores, an own Airflow (STEPS='build contents': only these)
+	@PYTHONPATH=include:plugins:scripts STEPS="$(STEPS)" $(PYTHON) -m release
+
+golden: install ## About a minute: makes the golden stores of this version into tests/data/golden (decision 0013)
+	PYTHONPATH=include:tests $(PYTHON) -m golden tests/data/golden
 
 wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and the pages below docs/ at 100 columns
 	$(RUN) scripts/wrap_text.py

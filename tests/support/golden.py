@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
-_FOLDER = Path(__file__).parents[1] / "data/golden"
+_FOLDER = Path(os.environ.get("TIDEFOLD_GOLDEN", Path(__file__).parents[1] / "data/golden"))
 ARCHIVES, SET_ARCHIVES = (sorted(_FOLDER.glob(f"*-{what}.tar.gz")) for what in ("life", "set"))
 Row = dict[str, Any]
 
