@@ -25,6 +25,7 @@ import tomllib
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,18 @@ _FREE = re.compile(r"Apache|MIT|BSD|ISC|PSF|Python Software Foundation|MPL|Mozil
 _FOREIGN_NOTICE = re.compile(r"^.*(?:Copyright \(|SPDX-License-Identifier|All rights reserved).*$", re.M)
 # Imports each module of the installed package; prints the packages that some need, and that are not there.
 _IMPORT = """
-import collections, importlib, pkgutil, sys
-import tidefold, tidefold_airflow, pyspark_tidefold
-absent, count = collections.Counter(), 0
-for top in (tidefold, tidefold_airflow, pyspark_tidefold):
-    for module in pkgutil.walk_packages(top.__path__, top.__name__ + ".", onerror=lambda name: None):
-        if module.name.endswith("__main__") or ".spark.jobs" in module.name or ".example_dags" in module.name:
-            continue
-        count += 1
-        try:
-            importlib.import_module(module.name)
-        except ModuleNotFoundError as error:
-            absent[(error.name or "").partition(".")[0]] += 1
-print(count, *absent)
+import collections, importlib, importlib.util, pkgutil
+absent, names = collections.Counter(), []
+for top in ("tidefold", "tidefold_airflow", "pyspark_tidefold"):
+    places = importlib.util.find_spec(top).submodule_search_locations
+    names += [top, *(one.name for one in pkgutil.walk_packages(places, top + ".", onerror=lambda name: None))]
+names = [one for one in names if not one.endswith("__main__") and ".jobs." not in one and ".example_dags." not in one]
+for name in names:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        absent[(error.name or "").partition(".")[0]] += 1
+print(len(names), *absent)
 """
 
 
@@ -164,7 +164,7 @@ def pythons() -> str:
     for version in find_pythons():
         begun, python = time.monotonic(), _make_environment(version)
         count, *absent = call(str(python), "-c", _IMPORT, cwd=FOLDER, env=environment(python)).split()
-        if unknown := [name for name in absent if not extras & set(_distributions().get(name, ()))]:
+        if unknown := [name for name in absent if not extras & {one.lower() for one in _distributions().get(name, ())}]:
             raise ReleaseError(f"with Python {version} modules need {unknown}, which no extra brings")
         told.append(f"{version}: {count} modules, {time.monotonic() - begun:.0f} s ({', '.join(absent)}: extras)")
     return "\n  ".join(["", *told])
@@ -184,9 +184,19 @@ def _make_environment(version: str) -> Path:
 
 
 def _find_extras() -> set[str]:
-    """Returns the packages of all extras."""
+    """Returns the packages of all extras, with those that they require, as the clone has them."""
     extras = read_project()["project"]["optional-dependencies"].values()
-    return {re.split(r"[\[<>=~;! ]", one)[0].lower() for requirements in extras for one in requirements}
+    waiting, found = {_name_package(one) for requirements in extras for one in requirements}, set[str]()
+    while waiting:
+        found.add(name := waiting.pop())
+        with suppress(importlib.metadata.PackageNotFoundError):
+            required = importlib.metadata.requires(name) or ()
+            waiting |= {_name_package(one) for one in required if "extra ==" not in one} - found
+    return found
+
+
+def _name_package(requirement: str) -> str:
+    return re.split(r"[\[<>=~!;( ]", requirement)[0].lower()
 
 
 def _distributions() -> Mapping[str, list[str]]:
