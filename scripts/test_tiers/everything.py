@@ -15,7 +15,8 @@ from test_tiers.cpu import adopt_orphans, measure_tree
 
 PAGE = Path("docs/contributors/tests.md")
 _BEGIN, _END = "<!-- parts -->", "<!-- end of parts -->"
-_HEAD = ["| part | command | date | commit | outcome | CPU s | minutes |", "|---|---|---|---|---|---|---|"]
+_HEAD = ["| part | command | date | commit | outcome | CPU s | minutes | load |", "|---|---|---|---|---|---|---|---|"]
+_NOT_RUN = "not run at this version"
 _CLOSING = re.compile(r"^=*\s*(.*\d+ (?:passed|failed|errors?)\b.*?)(?: in [\d.]+s.*)?=*$")
 
 
@@ -30,6 +31,7 @@ class Part:
 
 PARTS = (
     Part("test", "what decides whether a change may land", ("test",)),
+    Part("release", "sdist and wheel as a user gets them, and the golden stores", ("release",)),
     Part("thorough", "each call that can fail, and more random cases", ("test-thorough",)),
     Part("connect", "Spark Connect and its failures", ("test-connect",)),
     Part("delta", "source tables by Spark, and Spark's commands on ours", ("test-delta",)),
@@ -43,6 +45,12 @@ PARTS = (
     Part("mutants", "each behaviour, taken out, makes a test fail", ("mutants",)),
     Part("faults", "every operation with every fault", ("fault-matrix",)),
     Part("coordinators", "two processes on one log", ("two-coordinators",)),
+    Part("soak", "processes that are killed and stopped at random", ("soak",)),
+    Part("unsynced", "a machine that loses what was not synced", ("unsynced",)),
+    Part("profiles", "random feeds of each tool with a profile", ("test-profiles",)),
+    Part("kafka", "a broker and ingests of its topics that are killed", ("kafka-kills",)),
+    Part("sources", "types, attestations and loads of a real PostgreSQL", ("test-sources",)),
+    Part("mends", "the seed of torture that finds each mend, taken out", ("mutants-torture",)),
     Part("torture", "random tables of real databases under a real Debezium", ("torture",)),
 )
 
@@ -60,7 +68,7 @@ def main(names: list[str]) -> int:
 def run(part: Part) -> bool:
     """Runs a part, prints what it prints, and writes its row. Returns whether it passed."""
     print(f"==== {part.name}: make {' '.join(part.command)}", flush=True)
-    before, begun, closing = measure_tree(), time.monotonic(), ""
+    before, begun, busy, closing = measure_tree(), time.monotonic(), os.getloadavg()[0], ""
     command = ["make", "--no-print-directory", *part.command]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout
@@ -73,7 +81,8 @@ def run(part: Part) -> bool:
     if not passed and "fail" not in outcome:
         outcome = f"FAILED, exit code {process.returncode}"
     cpu, minutes = measure_tree() - before, (time.monotonic() - begun) / 60
-    _write_row(part, f"{datetime.now(UTC):%Y-%m-%d}", outcome, f"{cpu:,.0f}", f"{minutes:.1f}")
+    load = f"{busy:.0f} to {os.getloadavg()[0]:.0f}"
+    _write_row(part, f"{datetime.now(UTC):%Y-%m-%d}", outcome, f"{cpu:,.0f}", f"{minutes:.1f}", load)
     return passed
 
 
@@ -98,9 +107,12 @@ def _write_row(part: Part, *cells: str) -> None:
     date, *others = cells
     words = [f"{part.name}: {part.shows}", f"`make {' '.join(part.command)}`", date, _find_commit(), *others]
     rows[words[0]] = f"| {' | '.join(words)} |"
-    names = [f"{each.name}: {each.shows}" for each in PARTS]
-    table = [*_HEAD, *(rows.get(name, f"| {name} | | never | | not run | | |") for name in names)]
+    table = [*_HEAD, *(rows.get(f"{each.name}: {each.shows}", _row_without_run(each)) for each in PARTS)]
     PAGE.write_text("\n".join([head + _BEGIN, *table, _END + tail]))
+
+
+def _row_without_run(part: Part) -> str:
+    return f"| {part.name}: {part.shows} | `make {' '.join(part.command)}` | | | {_NOT_RUN} | | | |"
 
 
 if __name__ == "__main__":
