@@ -83,7 +83,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, frozenset
     return [(code, frozenset(loaded), output) for code, loaded, output in found]
 
 
-@pytest.mark.rotates(3)
 @pytest.mark.parametrize("number", range(len(STEPS)), ids=[f"{n} {one.arguments}" for n, one in enumerate(STEPS)])
 def test_a_command_loads_what_it_uses(number: int, found: list[tuple[int, frozenset[str], str]]) -> None:
     code, loaded, output = found[number]
