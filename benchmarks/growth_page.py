@@ -116,6 +116,8 @@ def _list_kinds(lives: dict[int, _Run]) -> Iterator[str]:
 
 
 def _list_gates(gates: Sequence[_Run]) -> Iterator[str]:
+    if not gates:
+        return
     yield "## The gate against a full one"
     yield ""
     yield "One staged snapshot, judged twice in one process: as usual, and with `--recount`. Each line is one snapshot."
@@ -135,6 +137,8 @@ def _list_gates(gates: Sequence[_Run]) -> Iterator[str]:
 
 
 def _list_search(searches: Sequence[_Run]) -> Iterator[str]:
+    if not searches:
+        return
     yield "## Base files in the fold"
     yield ""
     yield "What the fold does to the base files before it marks rows, and what finer checksums or an index could save."
