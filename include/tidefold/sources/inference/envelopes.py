@@ -49,11 +49,11 @@ def propose_envelopes(
         keys = roles.find_keys(log, columns, inserted, None, once=once)
         key = keys[0] if keys else ()
         questions = [roles.key_question(log, keys, inserted, None, once=once)]
+    questions += ask_types(columns)
     named = {column.name: name_column(column, of_json=True) for column in columns}
     columns, key = tuple(named.values()), tuple(named[name].name if name in named else name for name in key)
     connector = next((str(v["source"].get("connector")) for v in values if isinstance(v.get("source"), dict)), "")
     notes = _notes(columns, connector, shared)
-    questions += ask_types(columns)
     if values and not any(map(is_envelope, values)):
         notes, questions = [_NO_ENVELOPES, *shared], []
     changes = [v for v in values if v.get("op") != "r"]
