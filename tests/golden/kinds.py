@@ -85,6 +85,13 @@ KINDS = {
         [row(1, "c", 5), row(2, "a", 1), row(3, "d", 3), *_MANY],
         [row(1, "c", 5), row(2, "e", 7), row(3, "d", 3), *_MANY],
     ),
+    # The key that was deleted is in a sidecar: the older change that lands later is not its row.
+    "ordered": Kind(
+        f"{_ROWS}\n    {_SMALL}\n    order: [n]",
+        [_TWO[0], [*_TWO[1], {"op": "d", "id": 2, "text": "", "n": 9}], _TWO[2]],
+        [row(1, "c", 5), row(3, "d", 3)],
+        [row(1, "c", 5), row(3, "d", 3)],
+    ),
     "spans": Kind(f"{_ROWS}\n    {_SMALL}\n    merge: history", _TWO, *_ALL),
     "events": Kind(f"{_ROWS}\n    {_SMALL.partition('    ')[2]}\n    merge: append", _TWO, *_ALL),
     "extracts": Kind(
