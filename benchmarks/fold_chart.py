@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 _WIDTH, _HEIGHT = 850, 520
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 340, 40, 50
-_COLOURS = ("#0b6e4f", "#3fa34d", "#7bc950", "#b5179e", "#7209b7", "#f72585", "#f77f00", "#4361ee", "#6c757d")
+_COLOURS = ("#0b6e4f", "#f77f00", "#4361ee", "#b5179e", "#6c757d", "#f72585", "#7209b7", "#7bc950", "#3fa34d")
 
 
 def chart(title: str, below: str, points: Sequence[str], lines: Mapping[str, Sequence[float]]) -> str:
