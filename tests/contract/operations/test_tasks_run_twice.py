@@ -142,11 +142,11 @@ def test_a_task_that_fails_after_it_wrote_leaves_nothing(tmp_path: Path) -> None
     assert ingest(pipeline, ["items"], in_process)[0].status == "taken"
 
 
-def test_an_older_intent_that_names_its_files_is_still_ended(tmp_path: Path) -> None:
+def test_an_intent_that_names_its_files_is_ended(tmp_path: Path) -> None:
     pipeline = make_landing(tmp_path)
     pipeline.store.put_if_absent(
         f"{INTENTS}/old/000000.json",
-        b'{"run":"old","number":0,"instant":"2020-01-01T00:00:00+00:00","logs":[],"files":["changelog/a/b.seg"]}',
+        b'{"format":7,"run":"old","number":0,"instant":"2020-01-01T00:00:00+00:00","logs":[],"files":["changelog/a/b.seg"]}',
     )
     pipeline.store.put_if_absent("changelog/a/b.seg", b"whole")
     pipeline.store.put_if_absent("changelog/a/b.seg.12.part", b"half")

@@ -152,7 +152,7 @@ BAD = [
     Bad("missing version", "version: 1", "", "CONFIG_MISSING_KEY", 1, "version"),
     Bad("missing store", "store: var/store", "", "CONFIG_MISSING_KEY", 1, "store"),
     Bad("missing path", "      path: landing/accounts", "", "CONFIG_MISSING_KEY", 8, f"{A}.source.path"),
-    Bad("other version", "version: 1", "version: 2", UNKNOWN_VALUE, 1, "version"),
+    Bad("other version", "version: 1", "version: 2", "STORE_NEWER", 1, "version"),
     Bad("version as text", "version: 1", "version: '1'", UNKNOWN_VALUE, 1, "version"),
     Bad("version as boolean", "version: 1", "version: yes", UNKNOWN_VALUE, 1, "version"),
     Bad("text for a number", "buckets: 4", "buckets: four", "CONFIG_WRONG_TYPE", 18, f"{A}.buckets"),

@@ -223,7 +223,9 @@ def test_a_damaged_record_only_begins_the_round_again(pipeline: Pipeline, data: 
 
 
 def test_a_record_with_fields_of_a_newer_program_is_read(pipeline: Pipeline) -> None:
-    pipeline.store.put_if_absent(record_path(PATHS.proofs, 4), b'{"number": 4, "by": "scrub", "later": {"x": 1}}')
+    pipeline.store.put_if_absent(
+        record_path(PATHS.proofs, 4), b'{"format": 7, "number": 4, "by": "scrub", "later": {"x": 1}}'
+    )
     assert find_proof(pipeline.store, LOG) == ProofRecord(4, by="scrub")
 
 
