@@ -11,6 +11,8 @@ from tidefold.domain.source_progress import LandedFileRecord
 # How many problems are listed by name. All of them are counted.
 LISTED = 20
 REFUSED, WAITING = "LANDED_REFUSED", "LANDED_WAITING"
+# Told until the first snapshot is completed: nothing shows later whether the table was empty when its stream began.
+UNLOADED = "SOURCE_SNAPSHOT_MISSING"
 # No writer at work explains these: no later run mends them. An edit before each run looks new each time, and a file
 # that is gone is seen once.
 AT_ONCE = ("LANDED_CHANGED", "LANDED_GONE", "LANDED_LATE")
@@ -95,12 +97,17 @@ def list_problems(problems: Iterable[LandingProblem]) -> LandingProblems:
     return LandingProblems(tuple(sorted(counts.items())), tuple(ordered[:LISTED]))
 
 
-def drop_settled(problems: LandingProblems, landed: Iterable[LandedFileRecord]) -> LandingProblems:
-    """Returns the problems without refused files of which a retry, or a person, settled records since the ingest."""
+def drop_settled(
+    problems: LandingProblems, landed: Iterable[LandedFileRecord], *, has_snapshot: bool
+) -> LandingProblems:
+    """Returns the problems without those that a retry, a person, or the first snapshot settled since the ingest."""
     left = {entry.name: not entry.brought for entry in landed if entry.quarantined}
-    listed = tuple(p for p in problems.listed if p.code != REFUSED or left.get(p.file))
+    settled = {UNLOADED} if has_snapshot else set[str]()
+    listed = tuple(p for p in problems.listed if p.code not in settled and (p.code != REFUSED or left.get(p.file)))
     counts = (
-        (code, min(number, sum(left.values())) if code == REFUSED else number) for code, number in problems.counts
+        (code, min(number, sum(left.values())) if code == REFUSED else number)
+        for code, number in problems.counts
+        if code not in settled
     )
     return replace(problems, counts=tuple(one for one in counts if one[1]), listed=listed)
 

@@ -348,6 +348,7 @@ def _complete_key_changes(pipeline: Pipeline, accounted: Accounted, outcome: Out
     left = {reason: number for reason, number in stay.items() if number}
     landing = accounted.landing
     if landing and REFUSED in dict(landing.counts):
-        landing = drop_settled(landing, pipeline.ledger(accounted.log).read().landed)
+        state = pipeline.ledger(accounted.log).read()
+        landing = drop_settled(landing, state.landed, has_snapshot=state.latest is not None)
     completed = retried.records - retried.staying
     return describe_ingest(pipeline, replace(accounted, refused=left, landing=landing, completed=completed))

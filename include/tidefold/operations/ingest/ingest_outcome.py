@@ -11,6 +11,7 @@ from tidefold.domain.landing_problems import (
     AT_ONCE,
     NO_PROBLEMS,
     REFUSED,
+    UNLOADED,
     WAITING,
     LandingProblem,
     LandingProblems,
@@ -320,13 +321,17 @@ def _find_waiting(accounted: Accounted) -> Iterator[LandingProblem]:
 
 
 def _find_missing_rows(accounted: Accounted) -> Iterator[LandingProblem]:
-    """Yields a stream of Debezium that begins without a snapshot, until rows of one, or of a load, come."""
+    """Yields a stream of Debezium that begins without a snapshot, until rows of one, or of a load, come.
+
+    Not behind the first snapshot of the log: the table may have been empty, which nothing shows later.
+    """
     begun, feed = accounted.listed.begun, accounted.listed.feed
     taken = [a.landed for a in accounted.arrivals]
     results = (accounted.results[one.name].account for one in taken)
-    if not feed or "loaded" not in feed.options or any(one and one.snapshot_rows for one in results):
+    is_loaded = begun.latest is not None or any(one and one.snapshot_rows for one in results)
+    if not feed or "loaded" not in feed.options or is_loaded:
         return
-    yield from (p for p in begun.landing.listed if p.code == "SOURCE_SNAPSHOT_MISSING")
+    yield from (p for p in begun.landing.listed if p.code == UNLOADED)
     if taken and not any(one.stream.max_order for one in begun.positions):
         first = min(taken, key=lambda one: (one.partition, one.first_offset))
         message = (
@@ -337,7 +342,7 @@ def _find_missing_rows(accounted: Accounted) -> Iterator[LandingProblem]:
             f"Load them: `tidefold source load {accounted.log} --connection NAME` (PostgreSQL). Or let Debezium take "
             "an incremental snapshot. If the table was empty before, nothing is missing."
         )
-        yield LandingProblem(first.name, "SOURCE_SNAPSHOT_MISSING", message, hint, fails=False)
+        yield LandingProblem(first.name, UNLOADED, message, hint, fails=False)
 
 
 def _find_useless(accounted: Accounted, advice: str) -> Iterator[LandingProblem]:

@@ -147,7 +147,7 @@ def status_of(state: LogState) -> LogStatus:
         stopped=state.stopped,
         schema=state.schema,
         schema_waits=_waiting_schema(state),
-        landing=drop_settled(state.landing, state.landed),
+        landing=drop_settled(state.landing, state.landed, has_snapshot=state.latest is not None),
         first_started=state.snapshots[0].started_at if state.snapshots else "",
         waiting=merge_ranges(c.times for c in state.unfolded),
         waits_since=_find_first_waiting(state),

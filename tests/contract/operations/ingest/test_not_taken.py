@@ -11,7 +11,7 @@ import pytest
 from support import timed_rows
 from support.landing import ingest_items, land, make_landing, record, store_files
 from support.landing_rows import FOLDER, land_text, make_rows_landing
-from support.pipelines import contents
+from support.pipelines import contents, publish
 from tidefold.domain.landing_problems import LISTED, LandingProblem
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.log_status import LogStatus
@@ -289,4 +289,17 @@ def test_a_stream_that_begins_without_a_snapshot_is_named_until_rows_of_one_come
     # Later changes need no rows before them.
     land(tmp_path, 11, [record(11, 3, "u")])
     ingest_items(pipeline)
+    assert codes(pipeline) == {}
+
+
+def test_a_stream_without_a_snapshot_is_not_named_behind_the_first_published_table(tmp_path: Path) -> None:
+    """Fault: it was named for ever, and raised an alarm, also of a table that was empty when its stream began."""
+    pipeline = make_landing(tmp_path)
+    land(tmp_path, 0, [record(0, 1)])
+    assert "[SOURCE_SNAPSHOT_MISSING]" in ingest_items(pipeline).message
+    assert codes(pipeline)
+    publish(pipeline, "run-1", "items")
+    assert (shown(pipeline).landing.counts, codes(pipeline)) == ((), {})
+    land(tmp_path, 1, [record(1, 2)])
+    assert "SOURCE_SNAPSHOT_MISSING" not in ingest_items(pipeline).message
     assert codes(pipeline) == {}
