@@ -342,7 +342,7 @@ def _find_missing_rows(accounted: Accounted) -> Iterator[LandingProblem]:
             f"Load them: `tidefold source load {accounted.log} --connection NAME` (PostgreSQL). Or let Debezium take "
             "an incremental snapshot. If the table was empty before, nothing is missing."
         )
-        yield LandingProblem(first.name, UNLOADED, message, hint, fails=False)
+        yield LandingProblem(first.name, "SOURCE_SNAPSHOT_MISSING", message, hint, fails=False)
 
 
 def _find_useless(accounted: Accounted, advice: str) -> Iterator[LandingProblem]:
