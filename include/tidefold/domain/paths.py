@@ -212,8 +212,8 @@ class PlanPaths:
 
 
 def host_path(host: str) -> str:
-    """Returns the path of the record of a host."""
-    return f"{HOSTS}/{host}.json"
+    """Returns the folder of the records of a host. The one with the highest number counts."""
+    return f"{HOSTS}/{host}"
 
 
 def record_path(folder: str, number: int) -> str:

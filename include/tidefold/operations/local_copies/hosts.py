@@ -146,5 +146,5 @@ def _report(
 def _describe(host: UnvisitedHost) -> str:
     whose = f"of the dropped log `{host.log}`" if host.dropped else f"of snapshot {host.snapshot} and before"
     held = f"{count_noun(host.files, 'copy', 'copies')} {whose}, {in_units(host.bytes)}"
-    then = f"its next task removes what is not needed; if the host is gone, delete `{host_path(host.host)}`"
+    then = f"its next task removes what is not needed; if the host is gone, delete the folder `{host_path(host.host)}`"
     return f"host `{host.host}` holds {held}: {then}"

@@ -15,12 +15,12 @@ import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 import msgspec
 
-from tidefold.domain.paths import HOSTS, host_path
+from tidefold.domain.paths import HOSTS, host_path, record_path
 from tidefold.domain.retention.local_copies import CopyName, bytes_on_disk
 from tidefold.errors import AlreadyExistsError, StorageError, TidefoldError, wrap_unexpected
 from tidefold.storage.local_copies.copies import copies, name_pipeline
@@ -56,19 +56,22 @@ class HostRecord(msgspec.Struct, frozen=True):
 
 def read_hosts(store: Store) -> tuple[HostRecord, ...]:
     """Returns the records of all hosts that ever had a copy. Leaves out what cannot be read."""
+    newest = {path.rpartition("/")[0]: path for path in sorted(entry.path for entry in store.list(HOSTS))}
     records = []
-    for entry in store.list(HOSTS):
+    for path in newest.values():
         with suppress(TidefoldError, msgspec.MsgspecError):
-            records.append(decode_json(store.read(entry.path), HostRecord))
+            records.append(decode_json(store.read(path), HostRecord))
     return tuple(records)
 
 
 def write_host(store: Store, record: HostRecord) -> None:
-    """Replaces the record of a host. Raises StorageError."""
-    path = host_path(record.host)
-    store.delete([path])
+    """Replaces the record of a host: at any moment there is one. Raises StorageError."""
+    folder = host_path(record.host)
+    older = sorted(entry.path for entry in store.list(folder))
+    number = int(PurePosixPath(older[-1]).stem) + 1 if older else 1
     with suppress(TidefoldError):  # Another task of the host wrote what it saw at the same moment.
-        store.put_if_absent(path, msgspec.json.encode(record))
+        store.put_if_absent(record_path(folder, number), msgspec.json.encode(record))
+        store.delete(older)
 
 
 @dataclass(frozen=True, slots=True)

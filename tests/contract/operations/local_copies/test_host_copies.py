@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from support.faults import Fault, FaultyStore, Killed
 from support.local_copies import land
 from support.pipelines import judge_all, table_rows
 from tidefold.compute.broadcast_work import TaskWork
 from tidefold.compute.runners import TaskAnswer, in_process
 from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
+from tidefold.errors import TidefoldError
 from tidefold.fold.tasks import FoldWork
 from tidefold.operations.ground.outcome import Outcome
 from tidefold.operations.ground.pipeline import Pipeline
@@ -26,7 +29,7 @@ from tidefold.operations.restore.restore import Restore
 from tidefold.operations.retention.clean import drop
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize
-from tidefold.storage.local_copies.host_copies import HostCopies, read_hosts
+from tidefold.storage.local_copies.host_copies import HostCopies, HostRecord, read_hosts, write_host
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 
@@ -149,7 +152,7 @@ def test_a_task_removes_what_the_ledger_has_retired(tmp_path: Path, monkeypatch:
     assert (listed["host"], listed["snapshot"], listed["files"]) == ("two", 1, len(held))
     assert listed["bytes"] == sum(path.stat().st_size for path in held.values())
     assert "`two`" in outcome.message
-    assert "delete `hosts/two.json`" in outcome.message
+    assert "delete the folder `hosts/two`" in outcome.message
     # It plans nothing: what it would remove is on another machine.
     assert retain_local(pipeline, ["items"], plan=True)[0].status == "nothing"
     # The next task there removes all of it.
@@ -312,3 +315,17 @@ def test_an_unfinished_copy_goes_with_the_next_visit(tmp_path: Path, monkeypatch
     land(pipeline, 40, 40, ["items"])
     cycle(pipeline, "run-2", hosts)
     assert not any(map(os.path.exists, left))
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_host_has_a_record_whatever_dies_while_it_is_replaced(tmp_path: Path, fault: Fault) -> None:
+    """Fault: a worker that was killed between two calls had no record, and so its copies had none."""
+    write_host(LocalStore(tmp_path), HostRecord("one", ("first",)))
+    for at in range(3):
+        with suppress(Killed, TidefoldError):
+            write_host(FaultyStore(tmp_path, at, fault), HostRecord("one", ("later",)))
+        [found] = read_hosts(LocalStore(tmp_path))
+        assert found.host == "one"
+    write_host(LocalStore(tmp_path), HostRecord("one", ("last",)))
+    assert [one.names for one in read_hosts(LocalStore(tmp_path))] == [("last",)]
+    assert len(LocalStore(tmp_path).list("hosts")) == 1
