@@ -328,8 +328,9 @@ def _find_missing_rows(accounted: Accounted) -> Iterator[LandingProblem]:
     begun, feed = accounted.listed.begun, accounted.listed.feed
     taken = [a.landed for a in accounted.arrivals]
     results = (accounted.results[one.name].account for one in taken)
-    is_loaded = begun.latest is not None or any(one and one.snapshot_rows for one in results)
-    if not feed or "loaded" not in feed.options or is_loaded:
+    if begun.latest is not None or not feed or "loaded" not in feed.options:
+        return
+    if any(one and one.snapshot_rows for one in results):
         return
     yield from (p for p in begun.landing.listed if p.code == UNLOADED)
     if taken and not any(one.stream.max_order for one in begun.positions):
