@@ -101,15 +101,22 @@ def drop_settled(
     problems: LandingProblems, landed: Iterable[LandedFileRecord], *, has_snapshot: bool
 ) -> LandingProblems:
     """Returns the problems without those that a retry, a person, or the first snapshot settled since the ingest."""
+    problems = drop_unloaded(problems) if has_snapshot else problems
     left = {entry.name: not entry.brought for entry in landed if entry.quarantined}
-    settled = {UNLOADED} if has_snapshot else set[str]()
-    listed = tuple(p for p in problems.listed if p.code not in settled and (p.code != REFUSED or left.get(p.file)))
+    listed = tuple(p for p in problems.listed if p.code != REFUSED or left.get(p.file))
     counts = (
-        (code, min(number, sum(left.values())) if code == REFUSED else number)
-        for code, number in problems.counts
-        if code not in settled
+        (code, min(number, sum(left.values())) if code == REFUSED else number) for code, number in problems.counts
     )
     return replace(problems, counts=tuple(one for one in counts if one[1]), listed=listed)
+
+
+def drop_unloaded(problems: LandingProblems) -> LandingProblems:
+    """Returns the problems without that of a stream that begins without a snapshot."""
+    return replace(
+        problems,
+        counts=tuple(one for one in problems.counts if one[0] != UNLOADED),
+        listed=tuple(one for one in problems.listed if one.code != UNLOADED),
+    )
 
 
 def with_first_seen(now: LandingProblems, before: LandingProblems, instant: str) -> LandingProblems:

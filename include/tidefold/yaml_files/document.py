@@ -26,7 +26,7 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 YamlPath = tuple[str | int, ...]
 _UNDECIDED = (
     "is still `?`: the landed files did not show it, so `tidefold init` left it open.",
-    "Answer the QUESTION in the comment above it: write the names of columns in the place of `?`.",
+    "Answer the QUESTION in the comment above it: write names of columns in the place of `?`, or what it says.",
 )
 
 

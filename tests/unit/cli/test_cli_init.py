@@ -210,6 +210,21 @@ def test_interactive_takes_a_full_extract_and_a_column_that_says_nothing(folder:
     assert {column.name: column.type for column in logs["flags"].shape.columns}["deleted"] == "boolean"
 
 
+def test_interactive_asks_again_and_assumes_no_order_that_an_extract_would_not_have(folder: Path) -> None:
+    """Faults: `no` and any other word meant that a column marks deletes; Enter chose `file` for a full extract."""
+    (folder / "landing/all").mkdir(parents=True)
+    (folder / "landing/all/all-2026-11-01.csv").write_text("code,place\n1,x\n2,y\n")
+    (folder / "landing/flags").mkdir()
+    lines = (f'{{"id": {n}, "deleted": {"true" if n == 3 else "false"}, "updated_at": {n}}}\n' for n in range(9))
+    (folder / "landing/flags/a.jsonl").write_text("".join(lines))
+    done = CliRunner().invoke(app, ["init", "landing", "-i"], input="rubbish\nno\n\n\ncode\n\n\n")
+    assert done.exit_code == 0, done.output
+    assert "`rubbish` is no answer; these are: deleted, no, none." in done.stderr
+    text = Path("tidefold.yaml").read_text()
+    assert " op: {" not in text
+    assert "  #   order: [?]" in text
+
+
 def test_interactive_names_columns_of_files_without_a_header(folder: Path) -> None:
     (folder / "landing/items").mkdir(parents=True)
     (folder / "landing/items/a.csv").write_text("1;x;2026-11-01\n2;y;2026-11-02\n")

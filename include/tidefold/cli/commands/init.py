@@ -206,21 +206,28 @@ def _ask_header(terminal: Terminal, log: ProposedLog) -> list[str]:
 
 def _ask(terminal: Terminal, log: ProposedLog) -> ProposedLog:
     """Returns the log with the answers of the person at the terminal. An empty answer leaves the question open."""
-    from tidefold.sources.inference.answers import apply_answers
+    from tidefold.sources.inference.answers import apply_answers, find_mistake
 
     terminal.note(f"{log.id}: {log.sampled or log.topic}")
     for note in log.notes:
         terminal.note(f"  {note}")
-    return apply_answers(
-        log, {question.about: _answer(terminal, question) for question in log.questions if question.about != "header"}
-    )
+    answers = dict[str, str]()
+    for question in log.questions:
+        if question.about == "header":
+            continue
+        answers[question.about] = _answer(terminal, question)
+        while mistake := find_mistake(log, question, answers[question.about]):
+            terminal.note(f"  {mistake}")
+            answers[question.about] = _answer(terminal, question)
+    return apply_answers(log, answers)
 
 
 def _answer(terminal: Terminal, question: ProposalQuestion) -> str:
     candidates = f" Candidates: {'; '.join(question.candidates)}." if question.candidates else ""
     none = " `none`: no column does." if question.about == "op" else ""
     terminal.note(f"  {question.about}: {question.text}{candidates}{none}")
-    first = question.candidates[0] if question.candidates else ""
+    # Enter takes no candidate where an answer that is not among them may be the right one.
+    first = question.candidates[0] if question.candidates and "`extract: full`" not in question.text else ""
     return str(typer.prompt(f"  {question.about}", default=first, show_default=bool(first), err=True))
 
 

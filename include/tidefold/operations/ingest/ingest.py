@@ -12,7 +12,7 @@ import msgspec
 
 from tidefold.changelog import write_intents
 from tidefold.compute.runners import Runner, count_cores
-from tidefold.domain.landing_problems import REFUSED, drop_settled
+from tidefold.domain.landing_problems import REFUSED, drop_settled, drop_unloaded
 from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found, changes, schemas_of
 from tidefold.domain.table.table_spec_validation import column_mistakes
 from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
@@ -316,12 +316,13 @@ def _commit(pipeline: Pipeline, one: Accounted | Failed) -> Committed:
 
 def _record_problems(pipeline: Pipeline, accounted: Accounted) -> None:
     """Records new problems of the landing folder in the ledger of a log that ingests nothing."""
-    landing = accounted.landing
-    if landing is None or landing == accounted.listed.begun.landing:
+    landing, begun = accounted.landing, accounted.listed.begun
+    # What its readers leave out need not leave the ledger.
+    if landing in (None, begun.landing, drop_unloaded(begun.landing)):
         return
     try:
         ledger = pipeline.ledger(accounted.log)
-        ledger.begin(accounted.listed.begun.shape)
+        ledger.begin(begun.shape)
         ledger.commit(lambda state: replace(state, landing=landing))
     except TidefoldError as error:
         _log.warning("%s: the problems of the landing folder are not recorded: %s", accounted.log, error)

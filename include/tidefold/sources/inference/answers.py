@@ -6,10 +6,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidefold.domain.table.table_spec import VERSION
-from tidefold.sources.inference.proposal import COLUMNS, NUMERIC, ProposedColumn, ProposedLog
+from tidefold.sources.inference.proposal import COLUMNS, NUMERIC, ProposalQuestion, ProposedColumn, ProposedLog
 
 # An answer to the question of the order.
 _EXTRACT = "extract: full"
+# Answers that no column says what a row does.
+_NO_OP = ("none", "no")
+
+
+def find_mistake(log: ProposedLog, question: ProposalQuestion, text: str) -> str:
+    """Returns why a text cannot answer a question; empty: it can, or only the configuration will tell."""
+    names = {name for column in log.columns for name in (column.name, column.alias) if name}
+    if question.about == "op":
+        fit = {*question.candidates, *_NO_OP}
+    elif question.about in ("key", "order"):
+        fit = names | {part.strip() for one in question.candidates for part in one.split(",")}
+        fit |= {"file", _EXTRACT} if question.about == "order" else set()
+    else:
+        return ""
+    unfit = next((part.strip() for part in text.split(",") if part.strip() and part.strip() not in fit), "")
+    return f"`{unfit}` is no answer; these are: {', '.join(sorted(fit))}." if unfit else ""
 
 
 def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
@@ -18,7 +34,7 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
     options = dict(log.options)
     names = {column.alias or column.name: column.name for column in log.columns}
     columns = log.columns
-    if chosen.get("op") == ("none",):
+    if chosen.get("op") in [(word,) for word in _NO_OP]:
         name = str(options.pop("op")["column"])
         columns = (log.op_column or ProposedColumn(name, "string"), *columns)
     is_extract = chosen.get("order") == (_EXTRACT,)

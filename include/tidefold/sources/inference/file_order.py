@@ -42,7 +42,8 @@ class FileOrder:
     def ask(self, text: str, orders: Sequence[str], *, is_alone: bool) -> ProposalQuestion:
         """Asks for the order if no column says it. is_alone: see `order_question`."""
         if is_alone:
-            text += " If each file has all rows of the table, answer `extract: full`: below `source`, without `order`."
+            text += " If each file has all rows of the table, answer `extract: full`, a line under `source:`, and no "
+            text += "`order`."
         unread = [name for name in self.names if find_time(name) is None]
         is_odd = bool(self.misfit) or (bool(unread) and all(map(_DATE_LIKE.search, unread)))
         if is_odd:

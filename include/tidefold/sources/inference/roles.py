@@ -302,7 +302,7 @@ def order_question(
         text += " No such column was found: land one, as the time of the change or of the export"
         return ProposalQuestion("order", text)
     first = orders[0].removesuffix(", file")
-    because = f"rows with the same key and the same {orders[0]} have the same content"
+    because = f"rows with the same key and the same {orders[0]} have the same content in the sample"
     if ties[first]:
         because = "its name says when a row changed. Where it is the same, the later file or row counts"
     if ties[first] > _FEW:

@@ -300,6 +300,9 @@ def test_a_stream_without_a_snapshot_is_not_named_behind_the_first_published_tab
     assert codes(pipeline)
     publish(pipeline, "run-1", "items")
     assert (shown(pipeline).landing.counts, codes(pipeline)) == ((), {})
+    before = pipeline.ledger("items").read()
+    assert ingest_items(pipeline).status == "nothing"
+    assert pipeline.ledger("items").read() == before
     land(tmp_path, 1, [record(1, 2)])
     assert "SOURCE_SNAPSHOT_MISSING" not in ingest_items(pipeline).message
     assert codes(pipeline) == {}
