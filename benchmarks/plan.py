@@ -13,10 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +20,9 @@ import duckdb
 import psutil
 import yaml
 
+from process_use import measure_use
 from tables import folder, machine, write_page
+from test_tiers.cpu import adopt_orphans
 
 ROWS = int(os.environ.get("ROWS", "10000000"))
 MEMORY = os.environ.get("MEMORY", "4g")
@@ -36,29 +34,8 @@ COLUMNS = {
 }  # fmt: skip
 
 
-class Use:
-    """Peak bytes of the JVM and of all other processes, and CPU seconds."""
-
-    def __init__(self) -> None:
-        self.java = self.others = 0
-        self._cpu: dict[int, float] = {}
-
-    @property
-    def cpu(self) -> float:
-        return sum(self._cpu.values())
-
-    def sample(self, tree: psutil.Process) -> None:
-        """A page that two processes share counts half for each."""
-        sizes = {True: 0, False: 0}
-        for one in (tree, *tree.children(recursive=True)):
-            with suppress(psutil.Error):
-                times = one.cpu_times()
-                self._cpu[one.pid] = times.user + times.system
-                sizes[one.name() == "java"] += one.memory_full_info().pss
-        self.java, self.others = max(self.java, sizes[True]), max(self.others, sizes[False])
-
-
 def main() -> None:
+    adopt_orphans()
     with folder() as root:
         write_rows(root / "landing")
         lines = [
@@ -68,7 +45,7 @@ def main() -> None:
             "A [plan](../decisions/0085-a-plan-is-a-shadow-store.md) beside the first load of the same rows: "
             f"{ROWS:,} rows, and a tenth of them sent again. Each command is a process of its own, with Spark in "
             f"`local[2]` and {MEMORY} for the JVM. CPU and the peak of memory are sampled "
-            f"once a second over all processes. {machine()}",
+            f"twice a second over all processes. {machine()}",
             "",
             "| command | wall | CPU | memory beside the JVM | JVM | load of the machine |",
             "|---|---|---|---|---|---|",
@@ -143,39 +120,17 @@ def call(what: str, root: Path, *words: str) -> tuple[str, dict[str, Any]]:
         "--config",
         str(root / "tidefold.yaml"),
     ]
-    began = time.monotonic()
     with (root / "output").open("w+") as output:
-        process = subprocess.Popen(command, stdout=output)
-        with sampling(psutil.Process(process.pid)) as use:
-            process.wait()
-        took = time.monotonic() - began
+        with measure_use(psutil.Process()) as used:
+            process = subprocess.run(command, stdout=output, check=False)
         output.seek(0)
         told = output.read()
     if process.returncode:
         raise SystemExit(f"{what}: exit code {process.returncode}\n{told[-2000:]}")
-    memory = f"{use.others / 1e9:.2f} GB | {use.java / 1e9:.2f} GB"
-    line = f"| {what} | {took:,.0f} s | {use.cpu:,.0f} s | {memory} | {os.getloadavg()[0]:.1f} |"
+    memory = f"{used.others / 1e9:.2f} GB | {used.java / 1e9:.2f} GB"
+    line = f"| {what} | {used.wall:,.0f} s | {used.cpu:,.0f} s | {memory} | {used.load[1]:.1f} |"
     print(line, flush=True)
     return line, json.loads(told)
-
-
-@contextmanager
-def sampling(tree: psutil.Process) -> Iterator[Use]:
-    """Samples what a process and all below it use, once a second."""
-    use, ended = Use(), threading.Event()
-
-    def run() -> None:
-        while not ended.wait(1):
-            with suppress(psutil.Error):
-                use.sample(tree)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield use
-    finally:
-        ended.set()
-        thread.join()
 
 
 if __name__ == "__main__":
