@@ -196,13 +196,18 @@ def test_interactive_asks_each_question_and_takes_the_first_candidate_for_an_emp
     assert not any(mark in written for mark in ("QUESTION", "ASSUMED"))
 
 
-def test_interactive_takes_a_full_extract_and_a_column_that_says_nothing(folder: Path) -> None:
-    """Faults: the answer became `order: ["extract: full"]`, and a boolean that is no operation became a text."""
+def land_extract_and_flags(folder: Path) -> None:
+    """A file with all rows of a table, and rows with a boolean that may mark deletes."""
     (folder / "landing/all").mkdir(parents=True)
     (folder / "landing/all/all-2026-11-01.csv").write_text("code,place\n1,x\n2,y\n")
     (folder / "landing/flags").mkdir()
     lines = (f'{{"id": {n}, "deleted": {"true" if n == 3 else "false"}, "updated_at": {n}}}\n' for n in range(9))
     (folder / "landing/flags/a.jsonl").write_text("".join(lines))
+
+
+def test_interactive_takes_a_full_extract_and_a_column_that_says_nothing(folder: Path) -> None:
+    """Faults: the answer became `order: ["extract: full"]`, and a boolean that is no operation became a text."""
+    land_extract_and_flags(folder)
     done = CliRunner().invoke(app, ["init", "landing", "-i"], input="none\n\n\ncode\nextract: full\n\n")
     assert done.exit_code == 0, done.output
     logs = load_config(Path("tidefold.yaml")).logs
@@ -212,11 +217,7 @@ def test_interactive_takes_a_full_extract_and_a_column_that_says_nothing(folder:
 
 def test_interactive_asks_again_and_assumes_no_order_that_an_extract_would_not_have(folder: Path) -> None:
     """Faults: `no` and any other word meant that a column marks deletes; Enter chose `file` for a full extract."""
-    (folder / "landing/all").mkdir(parents=True)
-    (folder / "landing/all/all-2026-11-01.csv").write_text("code,place\n1,x\n2,y\n")
-    (folder / "landing/flags").mkdir()
-    lines = (f'{{"id": {n}, "deleted": {"true" if n == 3 else "false"}, "updated_at": {n}}}\n' for n in range(9))
-    (folder / "landing/flags/a.jsonl").write_text("".join(lines))
+    land_extract_and_flags(folder)
     done = CliRunner().invoke(app, ["init", "landing", "-i"], input="rubbish\nno\n\n\ncode\n\n\n")
     assert done.exit_code == 0, done.output
     assert "`rubbish` is no answer; these are: deleted, no, none." in done.stderr
