@@ -283,7 +283,7 @@ def _read_index(stream: BinaryIO, path: str) -> SegmentIndex:
     version, compressed = head[len(_MAGIC) :]
     require_form(path, version, _VERSION, _VERSION)
     if compressed > 1:
-        raise _corrupt(path, "its header is none of this version's")
+        raise _corrupt(path, "its header is not one that this version writes")
     stream.seek(size - _TRAILER.size)
     length, crc, end = _TRAILER.unpack(stream.read(_TRAILER.size))
     if end != _END or length > size - _TRAILER.size:

@@ -226,8 +226,7 @@ def _answer(terminal: Terminal, question: ProposalQuestion) -> str:
     candidates = f" Candidates: {'; '.join(question.candidates)}." if question.candidates else ""
     none = " `none`: no column does." if question.about == "op" else ""
     terminal.note(f"  {question.about}: {question.text}{candidates}{none}")
-    # Enter takes no candidate where an answer that is not among them may be the right one.
-    first = question.candidates[0] if question.candidates and "`extract: full`" not in question.text else ""
+    first = question.candidates[0] if question.candidates and question.has_default else ""
     return str(typer.prompt(f"  {question.about}", default=first, show_default=bool(first), err=True))
 
 

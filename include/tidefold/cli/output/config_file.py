@@ -256,8 +256,8 @@ def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterato
         yield f"      {_word(column.name)}: {_value(_format_type(column)) if column.type else '?'}{note}"
     if log.ignored:
         yield f"    ignored: {_value(list(log.ignored))} # no type fits these; the table leaves them out"
-    order = _word(log.order) if log.order else f"[{', '.join(map(_word, log.order_by)) or '?'}]"
-    order = "[?]" if "order" in asked else order
+    columns = () if "order" in asked else log.order_by
+    order = _word(log.order) if log.order else f"[{', '.join(map(_word, columns)) or '?'}]"
     if not log.appends:
         yield f"    order: {order} # decides which of two changes is the later one"
         if log.merge:

@@ -190,7 +190,7 @@ class SnapshotsConfig(StrictModel):
 
 
 def _check_version(value: Any) -> Any:
-    """Turns a boolean into text: in Python true equals 1, and `version: yes` must not mean 1."""
+    """Refuses a newer version by name. Turns a boolean into text: in Python true equals 1, and `yes` must not."""
     if isinstance(value, int) and value > 1:
         raise mistake(
             "STORE_NEWER", f"is {value}: the file is of a newer tidefold, and this one reads 1.", "Update tidefold."

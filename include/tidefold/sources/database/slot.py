@@ -56,7 +56,7 @@ class SlotState:
 
 
 def find_slot(reader: Reader, name: str) -> SlotState | None:
-    """Returns a slot; None: there is none of this name."""
+    """Returns a slot, or None if the database has no slot of that name."""
     return next((SlotState(**row) for row in reader.list(_SLOT, name)), None)
 
 

@@ -10,7 +10,7 @@ from tidefold.sources.inference.proposal import COLUMNS, NUMERIC, ProposalQuesti
 
 # An answer to the question of the order.
 _EXTRACT = "extract: full"
-# Answers that no column says what a row does.
+# With one of these answers no column is an operation.
 _NO_OP = ("none", "no")
 
 

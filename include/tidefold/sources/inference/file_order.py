@@ -59,7 +59,8 @@ class FileOrder:
         how = "the time in its name" if self.names and not unread else "arrival"
         because = f"no column says when a row changed, so the later file counts: by {how}"
         sure = self.is_told and not (is_alone or is_odd)
-        return ProposalQuestion("order", text, tuple(orders), sure, because)
+        # A full extract, which is no candidate, may be the right answer.
+        return ProposalQuestion("order", text, tuple(orders), sure, because, has_default=not is_alone)
 
 
 def read_file_order(

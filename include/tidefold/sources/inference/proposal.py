@@ -49,6 +49,7 @@ class ProposalQuestion:
     candidates: possible answers, the likeliest first.
     sure: the first candidate is so likely that the log uses it until somebody corrects it.
     because: the evidence for the first candidate.
+    has_default: whether an empty answer takes the first candidate.
     """
 
     about: str
@@ -56,6 +57,7 @@ class ProposalQuestion:
     candidates: tuple[str, ...] = ()
     sure: bool = False
     because: str = ""
+    has_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
