@@ -40,7 +40,10 @@ COPIED = 5 << 30
 PAGE = 1000
 _CONFLICTS = 5
 _READ_SECONDS, _COPY_SECONDS = 60, 600
-_STATUS = re.compile(r"code: (\d{3})\b")
+# Of HTTP. What follows the first lines may have the code of an error of the operating system, such as 111.
+_STATUS = re.compile(r"status code: (\d{3})\b")
+# Why no answer came: the operating system's words.
+_CAUSE = re.compile(r'message: "([^"]{1,100})"')
 _CODE = re.compile(r"(?:<Code>|\(code: )([A-Z]\w+)")
 _ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "ContainerNotFound"}
 _NO_ANSWER = re.compile("HTTP error|response|request or")
@@ -80,7 +83,7 @@ def connect(address: CloudAddress) -> _Connection:
 
 def status_of(error: BaseException) -> int:
     """Returns the HTTP status of an answer; 0 without an answer."""
-    match = _STATUS.search(str(error))
+    match = _STATUS.search(_first_lines(error))
     return int(match[1]) if match else 0
 
 
@@ -324,10 +327,11 @@ class CloudBucket:
 
 
 def explain(error: Exception) -> str:
-    """Returns the service's own words, without the address of the request: it may hold a signature (I26)."""
-    text = re.sub(r"https?://\S+", "the store", _first_lines(error))
-    code = code_of(error)
-    return f"{code or type(error).__name__}: {' '.join(text.split())[:300]}"
+    """Returns the service's own words, of the address of the request only its host: the rest may hold secrets (I26)."""
+    text = re.sub(r"https?://(?:[^/\s@]*@)?([^/\s?]+)\S*", r"\1", _first_lines(error))
+    cause = _CAUSE.search(str(error)) if not status_of(error) else None
+    why = f" ({cause[1]})" if cause else ""
+    return f"{code_of(error) or type(error).__name__}: {' '.join(text.split())[:300]}{why}"
 
 
 def _first_lines(error: BaseException) -> str:

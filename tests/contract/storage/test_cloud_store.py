@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 
 from support.object_stores import refuse_fork, run_apart
 from support.s3_server import S3Bucket
-from tidefold.errors import AlreadyExistsError, StorageError
-from tidefold.storage import SizedStore, Store, open_store
+from tidefold.errors import AlreadyExistsError, InvalidInputError, StorageError
+from tidefold.storage import SizedStore, Store, cloud_client, open_store
 from tidefold.storage.cloud_client import PART
 
 HERE = Path("/")
@@ -26,6 +27,47 @@ def store(s3: S3Bucket) -> Store:
 
 def test_a_fork_of_a_process_that_used_a_store_is_refused_by_name(s3: S3Bucket) -> None:
     run_apart(refuse_fork, s3.address)
+
+
+@pytest.mark.parametrize(
+    ("address", "variable"),
+    [
+        ("s3://bucket/store", "AWS_ENDPOINT_URL"),
+        ("abfs://data/store", "AZURITE_BLOB_STORAGE_URL"),
+        ("gs://bucket/store", "STORAGE_EMULATOR_HOST"),
+    ],
+)
+def test_a_port_that_refuses_connections_is_an_outage(
+    address: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: the errno of a refused connection, 111, was taken for the status of an answer, and nobody waited."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{free.getsockname()[1]}"
+    for name, value in ((variable, f"http://{host}"), ("AWS_ACCESS_KEY_ID", "me"), ("AWS_SECRET_ACCESS_KEY", "secret")):
+        monkeypatch.setenv(name, value)
+    for name, value in (("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1"), ("AZURE_STORAGE_USE_EMULATOR", "true")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0")
+    slept: list[float] = []
+    monkeypatch.setattr(cloud_client.time, "sleep", slept.append)
+    monkeypatch.setattr(cloud_client, "PATIENCE", 0.2)
+    monkeypatch.setattr(cloud_client, "find_patience", lambda: 0.2)
+    with pytest.raises(StorageError) as refused:
+        open_store(address, HERE).read("a")
+    assert slept
+    assert f"{host} in" in refused.value.message
+    assert "(Connection refused)" in refused.value.message
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9000", "minio.example", "ftp://me:secret@host"])
+def test_an_endpoint_without_a_scheme_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: the client ended the process by a panic."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    with pytest.raises(InvalidInputError, match="AWS_ENDPOINT_URL") as refused:
+        open_store("s3://bucket/store", HERE)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_large_put_is_one_conditional_request(s3: S3Bucket, store: Store) -> None:

@@ -51,7 +51,14 @@ class S3Endpoint:
         def first(*names: str) -> str | None:
             return next((environment[name] for name in names if environment.get(name)), None)
 
-        return cls(first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), first("AWS_REGION", "AWS_DEFAULT_REGION"))
+        url = first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        if url and not url.startswith(("http://", "https://")):
+            raise InvalidInputError(
+                "STORE_ADDRESS",
+                "AWS_ENDPOINT_URL does not begin with `http://` or `https://`.",
+                hint="Write it as `https://host` or `http://host:port`.",
+            )
+        return cls(url, first("AWS_REGION", "AWS_DEFAULT_REGION"))
 
     def delta_options(self) -> dict[str, str]:
         """Returns the options of deltalake and Polars besides the environment. They contain no secret."""
