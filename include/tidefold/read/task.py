@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tidefold.changelog.duckdb_connections import connect
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
-from tidefold.domain.log_state import ChangeSet, DeletionState, State, TableSpec
+from tidefold.domain.log_state import DeletionState, State, TableSpec
 from tidefold.errors import CorruptError, NotFoundError, RefusedError, TidefoldError
 from tidefold.fold.base_rows import BaseFiles, drop_expired, keep_owned, open_base, open_bucket, with_schema
 from tidefold.fold.fold_bucket import MERGE_MEMORY
@@ -24,6 +24,7 @@ from tidefold.fold.merge.merge import merge_bucket
 from tidefold.fold.plan import ChangeSetIndex
 from tidefold.ledger import Ledger
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
+from tidefold.read.removed import are_replaced
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch
 
@@ -121,13 +122,7 @@ def _is_outdated(store: Store, plan: ReadPlan, task: ReadTask) -> bool:
         return False
     base = state.snapshot(plan.snapshot) if task.files and plan.snapshot else None
     retired = base is not None and base.state not in (State.COMPLETED, State.STAGED)
-    return (
-        retired or state.deletion is not DeletionState.NO or not _places(task.change_sets) <= _places(state.change_sets)
-    )
-
-
-def _places(change_sets: tuple[ChangeSet, ...]) -> set[tuple[str, int]]:
-    return {(c.location.segment, c.location.ordinal) for c in change_sets}
+    return retired or state.deletion is not DeletionState.NO or are_replaced(task.change_sets, state)
 
 
 @dataclass(frozen=True, slots=True)

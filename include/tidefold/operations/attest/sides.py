@@ -21,6 +21,7 @@ from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.operations.ground.pipeline import Pipeline, find_current_limit, find_last_clean_up
 from tidefold.operations.ground.read import ReadRequest, What, find_published, plan_from, require_state
 from tidefold.read.plan import ReadPlan
+from tidefold.read.removed import reads_of
 from tidefold.read.task import read_task
 from tidefold.sources.database.comparison import RowComparison
 from tidefold.storage.safe_files import open_scratch
@@ -134,7 +135,8 @@ def find_changed(
     named = [(f"c{i}", one.name) for i, one in enumerate(comparison.columns) if one.name in comparison.key]
     changed = set[str]()
     for change_set in state.change_sets_in(after, state.last_sqn):
-        changes = aligner.changes(read_change_set(pipeline.store, change_set), change_set.schema)
+        with reads_of(pipeline.store, state.log, [change_set]):
+            changes = aligner.changes(read_change_set(pipeline.store, change_set), change_set.schema)
         if pc.any(pc.equal(changes["_op"], CLEAR)).as_py():
             return set(keys)
         with connect() as duck:

@@ -14,6 +14,7 @@ from tidefold.errors import RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_from, require_state
 from tidefold.read.plan import ReadPlan, ReadTask
+from tidefold.read.removed import reads_of
 from tidefold.read.task import KINDS, Difference, compare, read_task
 from tidefold.storage import Store
 
@@ -58,7 +59,8 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
     named = {_content(file) for plan in plans for file in plan.files}
     difference = Diff(log, before, after, len(named), left_out=left_out)
     for key_groups in find_ranges(plans):
-        tasks = _tasks(pipeline.store, plans, key_groups)
+        with reads_of(pipeline.store, log, [one for plan in plans for one in plan.change_sets]):
+            tasks = _tasks(pipeline.store, plans, key_groups)
         if any(task.files or task.change_sets for task in tasks):
             _add(pipeline.store, difference, plans, tasks, limit)
     return difference

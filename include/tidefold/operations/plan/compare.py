@@ -24,6 +24,7 @@ from tidefold.domain.table.table_spec import ORDER, VALID_FROM, VALID_TO, TableS
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.operations.inspect.diff import find_ranges
 from tidefold.read.plan import ReadPlan, ReadTask
+from tidefold.read.removed import reads_of
 from tidefold.read.task import ADDED, CHANGED, KINDS, REMOVED, Difference, load_batches, plan_schema, read_task
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch
@@ -109,7 +110,9 @@ def _read_keys(side: Side, gone: Sequence[ChangeSet], key_groups: KeyGroups | No
     store, plan = side
     wanted = key_groups or KeyGroups(0, plan.shape.key_groups - 1)
     for one in gone:
-        yield from plan.aligner.changes(read_change_set(store, one, wanted, {}), one.schema).to_batches()
+        with reads_of(store, plan.log, [one]):
+            changes = plan.aligner.changes(read_change_set(store, one, wanted, {}), one.schema)
+        yield from changes.to_batches()
 
 
 class _Bucket:

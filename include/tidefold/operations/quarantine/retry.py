@@ -39,7 +39,7 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.paths import CHANGELOG, LogPaths
 from tidefold.domain.source_progress import NameReading
 from tidefold.domain.wording import shorten_reason
-from tidefold.errors import ConflictError, RefusedError
+from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.copied_files import decide_copies
 from tidefold.operations.ground.outcome import Details, Outcome, Status
@@ -58,6 +58,7 @@ from tidefold.operations.quarantine.key_changes import (
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer, find_open
 from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
 from tidefold.operations.quarantine.taken_keys import decide_taken_keys
+from tidefold.read.removed import reads_of
 from tidefold.sources.api import source_of
 from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.quarantine.reparse import (
@@ -173,12 +174,15 @@ def retry(pipeline: Pipeline, log: str, *reasons: str) -> Outcome:
 
 
 def _retry_until_current(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str]) -> _SortedRecords:
-    """Retries one file. Plans it again if an ingest commits in between."""
+    """Retries one file. Plans it again if an ingest commits in between, or another retry replaces the file."""
     for _ in range(_TRIES - 1):
         try:
             return _retry_file(pipeline, log, path, reasons)
         except ConflictError as error:
             _log.info("%s: %s", log, error)
+        except (CorruptError, NotFoundError):
+            if path in quarantine_files(require_state(pipeline, log)):
+                raise
     return _retry_file(pipeline, log, path, reasons)
 
 
@@ -188,8 +192,9 @@ def _retry_file(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str])
         return _SortedRecords()  # Another retry has handled the file.
     records = list(read_refused(pipeline.store, state, path))
     asked = [one for one in records if not reasons or one.entry.reason in reasons]
-    decided = list(decide_copies(pipeline.store, state, pipeline.log(log).feed, asked))
-    parts = _sort_records(pipeline, state, [one for one, of in decided if of is None])
+    with reads_of(pipeline.store, log, state.change_sets):
+        decided = list(decide_copies(pipeline.store, state, pipeline.log(log).feed, asked))
+        parts = _sort_records(pipeline, state, [one for one, of in decided if of is None])
     became = {
         one.landed_line: "repeated" if what == "changes" else what for one, what in (*parts.settled, *parts.staying)
     }

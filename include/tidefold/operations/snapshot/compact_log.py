@@ -34,6 +34,7 @@ from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.quarantine.newer_changes import find_open, may_be_taken_over
 from tidefold.operations.snapshot.attempt import hash_request
+from tidefold.read.removed import reads_of
 
 _log = logging.getLogger(__name__)
 _KeptLog = log_bounds.LogRetention | None
@@ -61,7 +62,8 @@ def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool
     details = CompactionDetails(change_sets=sets, changes=rows, into=len(runs))
     if plan:
         return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
-    tied = find_waiting_ties(_read_waiting(pipeline, state), state.shape)
+    with reads_of(pipeline.store, log, state.unfolded):
+        tied = find_waiting_ties(_read_waiting(pipeline, state), state.shape)
     kept = sum(_compact_run(pipeline, state, run, kept_log, tied) for run in runs)
     message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
     if state.shape.merge.engine not in log_bounds.REDUCING:
@@ -108,17 +110,18 @@ def _compact_run(
 ) -> int:
     """Writes the compaction of one run and replaces it. Returns how many changes are left."""
     store, this = pipeline.store, uuid.uuid4().hex
-    path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
-    announced = IntentLog(state.log, state.shape, state.fence)
-    write_intents.begin(store, Intent(this, 0, now(), (announced,), (path,)))
     # No snapshot that ends with the run has an older schema than the run's last change set.
     schema = run[-1].schema
     aligner = Aligner(shape_at(state, schema), schema, state.schemas)
     indexes: Indexes = {}
-    changes = pa.concat_tables([aligner.changes(read_change_set(store, c, indexes=indexes), c.schema) for c in run])
+    with reads_of(store, state.log, run):
+        changes = pa.concat_tables([aligner.changes(read_change_set(store, c, indexes=indexes), c.schema) for c in run])
     rest = compact_changes(
         changes, aligner.shape, _find_needed(state), tied, of_deletes=not may_be_taken_over(state.shape)
     )
+    path = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
+    announced = IntentLog(state.log, state.shape, state.fence)
+    write_intents.begin(store, Intent(this, 0, now(), (announced,), (path,)))
     [part] = write_segment(pipeline, path, [(state.log, rest)])
     written = part.change_set(run[-1].high)
     times = merge_ranges(one.times for one in run)

@@ -24,12 +24,13 @@ from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, ChangeSetLocation, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.retention.log_bounds import CompactionTrigger, LogRetention, compact, find_due_runs
 from tidefold.domain.table.table_spec import Engine
-from tidefold.errors import StorageError
+from tidefold.errors import ConflictError, CorruptError, StorageError
 from tidefold.fold.merge.compaction import compact_changes
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.requests import Fold
+from tidefold.operations.retention.truncate import truncate
 from tidefold.operations.snapshot import compact_log as operation
 from tidefold.operations.snapshot.compact_log import compact_log, take_tail
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
@@ -222,3 +223,27 @@ def test_a_compaction_in_the_middle_of_the_log_changes_no_row(case: Any, data: s
     middle = compact_changes(pa.Table.from_pylist(changes[begin:end], schema=change_schema(shape)), shape).to_pylist()
     assert len(middle) <= end - begin
     assert folded(shape, [changes[:begin], middle, changes[end:]]) == folded(shape, [changes])
+
+
+def test_changes_that_another_process_removed_while_they_were_read_are_not_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make(tmp_path, "{change_sets: 100}")
+    wait(pipeline, 3)
+    rest, read = [True], operation.read_change_set
+
+    def overtaken(*args: Any, **named: Any) -> pa.Table:
+        if rest:
+            rest.clear()
+            assert compact_log(pipeline, LOG).status == "compacted"
+            truncate(pipeline, LOG)
+        return read(*args, **named)
+
+    monkeypatch.setattr(operation, "read_change_set", overtaken)
+    with pytest.raises(ConflictError, match="LOG_OVERTAKEN"):
+        compact_log(pipeline, LOG)
+    wait(pipeline, 2, "c")
+    for segment in (tmp_path / "store" / "changelog").rglob("*.seg"):
+        segment.unlink()
+    with pytest.raises(CorruptError, match="SEGMENT_CORRUPT"):
+        compact_log(pipeline, LOG)
