@@ -137,6 +137,10 @@ class StorageError(TidefoldError, OSError):
     transient = True
 
 
+class StoreUnusableError(StorageError):
+    """No request to the store can succeed: it does not answer, is not there, or does not know the credentials."""
+
+
 class UnavailableError(TidefoldError):
     """A service that does the work cannot be reached, or has lost it; trying again may help."""
 

@@ -75,13 +75,17 @@ def open_runs(
     with SparkApplication(terminal, pipeline) as application:
 
         def begin(request: SnapshotRequest) -> FullRun:
+            told = set[tuple[str, str]]()
+
             def report(step: str, outcomes: Sequence[Outcome]) -> None:
                 if step == "abort":
                     outcomes = [outcome for outcome in outcomes if outcome.status is not Status.NOTHING]
                 # Errors go to stderr, so they need no heading.
                 if any(not outcome.error for outcome in outcomes):
                     terminal.line(step)
-                print_lines(terminal, outcomes, indent="  ")
+                # The same error stops a log in each later step.
+                print_lines(terminal, [o for o in outcomes if (o.log, o.message) not in told], indent="  ")
+                told.update((o.log, o.message) for o in outcomes if o.error)
                 if step == IngestStep.name and run.idle:
                     terminal.line(f"  {len(run.idle):,} more logs have nothing new")
 

@@ -44,7 +44,7 @@ _Folder = tuple[YamlPath, PurePath]
 
 def path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str] | None:
     """Describes what is wrong with an address, without repeating it: it may contain a secret."""
-    scheme = urlsplit(address).scheme if "://" in address else ""
+    scheme = urlsplit(address).scheme if ":/" in address else ""
     # `abfss://container@account...` names a container before the `@`, and no user.
     secret = r"://[^/]*:[^/]*@" if scheme in _CONTAINER_SCHEMES else r"://[^/]*@"
     if re.search(secret, address):
@@ -54,6 +54,9 @@ def path_mistake(address: str, schemes: tuple[str, ...]) -> tuple[str, str, str]
         named = [_SCHEME_EXAMPLES.get(example, f"{example}://...") for example in schemes]
         allowed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
         return "NOT_IN_THIS_VERSION", f"cannot be a `{scheme}:` address in this version.", f"Use {allowed}."
+    if scheme and "://" not in address:
+        example = _SCHEME_EXAMPLES.get(scheme, f"{scheme}://...")
+        return "CONFIG_PATH", f"has one slash after `{scheme}:`.", f"Write it as `{example}`."
     if scheme in _PARSERS:
         return _parse_mistake(address, *_PARSERS[scheme])
     if scheme not in _STORE_SCHEMES:

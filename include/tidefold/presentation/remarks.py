@@ -21,7 +21,7 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
     """One line for everything that a person should know or do."""
     lines = []
     for status in statuses:
-        if status.error:
+        if status.error and not any(alarm.kind is AlarmKind.UNREADABLE for alarm in status.alarms):
             lines.append(f"{status.log}: {status.error.message}")
         if not status.begun:
             lines.append(f"{status.log}: not begun; `tidefold step ingest {status.log}` takes its landed files in.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tidefold.errors import InvalidInputError
 from tidefold.storage.azure.address import SCHEMES as AZURE_SCHEMES
@@ -30,6 +31,7 @@ class CloudService:
     rights: what credentials need.
     login: how to give credentials.
     hint: what to check after a failed request.
+    host: what decides to which host requests go.
     remove: the command that deletes the object at an address.
     """
 
@@ -38,6 +40,7 @@ class CloudService:
     rights: str
     login: str
     hint: str
+    host: str
     remove: str
 
 
@@ -47,6 +50,7 @@ _S3 = CloudService(
     rights="s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload",
     login="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with `pip install boto3`.",
     hint="Call again. If it happens again, check AWS_ENDPOINT_URL, AWS_REGION and the state of S3.",
+    host="AWS_ENDPOINT_URL, else AWS_REGION",
     remove="aws s3 rm",
 )
 _AZURE = CloudService(
@@ -55,6 +59,7 @@ _AZURE = CloudService(
     rights="the role Storage Blob Data Contributor",
     login="Set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or give the machine an identity.",
     hint="Call again. If it happens again, check AZURE_STORAGE_ENDPOINT and the state of Azure.",
+    host="AZURE_STORAGE_ENDPOINT, else the account",
     remove="az storage blob delete --blob-url",
 )
 _GCS = CloudService(
@@ -63,6 +68,7 @@ _GCS = CloudService(
     rights="the role Storage Object Admin (roles/storage.objectAdmin)",
     login="Set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run `gcloud auth application-default login`.",
     hint="Call again. If it happens again, check the state of Google Cloud Storage.",
+    host="STORAGE_EMULATOR_HOST",
     remove="gcloud storage rm",
 )
 
@@ -82,7 +88,7 @@ class CloudAddress:
     @classmethod
     def parse(cls, address: str) -> tuple[CloudAddress, str]:
         """Returns the bucket, and the folder there. Raises InvalidInputError without repeating the address (I26)."""
-        scheme = address.partition("://")[0]
+        scheme = address.partition(":")[0]
         if scheme in AZURE_SCHEMES:
             azure = AzureAddress.parse(address)
             return cls(scheme, azure.uri(""), azure.container, AzureAccount.of(azure.account)), azure.prefix
@@ -101,6 +107,13 @@ class CloudAddress:
     def is_sorted(self) -> bool:
         """Whether a listing is in order, and may begin at a name. An account with folders in Azure sorts otherwise."""
         return self.scheme not in AZURE_SCHEMES
+
+    @property
+    def doubt(self) -> str:
+        """Returns a sentence about an endpoint that is probably wrong; empty: there is none."""
+        if not isinstance(self.access, S3Endpoint) or not urlsplit(self.access.url or "").path.strip("/"):
+            return ""
+        return " AWS_ENDPOINT_URL ends with a path, and most servers have none: remove it."
 
     def open(self, retries: Mapping[str, Any], seconds: int) -> Any:
         """Opens obstore's client. It reads the environment, where credentials are.

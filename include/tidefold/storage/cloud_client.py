@@ -21,7 +21,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError as TakenError
 from obstore.exceptions import BaseError, InvalidPathError
 
-from tidefold.errors import NotFoundError, StorageError, TidefoldError, UnknownOutcomeError
+from tidefold.errors import NotFoundError, StorageError, StoreUnusableError, TidefoldError, UnknownOutcomeError
 from tidefold.storage.cloud_address import CloudAddress
 from tidefold.storage.outage import PATIENCE, Outage, find_patience, find_unfit, is_refusal, may_succeed_later
 from tidefold.storage.store import make_taken_error
@@ -44,8 +44,12 @@ _READ_SECONDS, _COPY_SECONDS = 60, 600
 _STATUS = re.compile(r"status code: (\d{3})\b")
 # Why no answer came: the operating system's words.
 _CAUSE = re.compile(r'message: "([^"]{1,100})"')
+_UNRESOLVED = "dns error"
+_HOST = re.compile(r"https?://(?:[^/\s@]*@)?([^/\s?]+)\S*")
 _CODE = re.compile(r"(?:<Code>|\(code: )([A-Z]\w+)")
-_ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "ContainerNotFound"}
+_ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "InvalidBucketName", "ContainerNotFound"}
+# versitygw answers 404 where S3 answers 403.
+UNKNOWN_KEY = {"InvalidAccessKeyId", "XAdminUserNotFound"}
 _NO_ANSWER = re.compile("HTTP error|response|request or")
 # The address where a machine of a cloud asks for its role is obstore's last way to log in.
 _NO_LOGIN = re.compile(r"169\.254\.169\.254|Credentials \{|token request")
@@ -109,8 +113,9 @@ def was_sent(error: BaseException) -> bool:
 class CloudBucket:
     """One bucket or container. Its requests raise FAILURES. `translate_errors` converts them."""
 
-    def __init__(self, address: CloudAddress) -> None:
-        self._address, self._service = address, address.service
+    def __init__(self, address: CloudAddress, setting: str = "store") -> None:
+        """Sets up the bucket. `setting`: the key of the configuration that names it."""
+        self._address, self._service, self._setting = address, address.service, setting
 
     @property
     def connection(self) -> _Connection:
@@ -236,8 +241,10 @@ class CloudBucket:
             try:
                 stream = stream or iter(obstore.list(to.once, prefix, offset=last or None, chunk_size=self._page))
                 return next(stream, None)
-            except FAILURES:
+            except FAILURES as error:
                 stream = None
+                if code_of(error) in _ABSENT:  # That is no answer to a listing, unless something else lies there.
+                    raise self._make_missing() from error
                 raise
 
         while page := self.send(step):
@@ -275,10 +282,10 @@ class CloudBucket:
             return unfit
         is_absent = isinstance(error, FileNotFoundError) or status == 404
         if code in _NO_BUCKET or (is_absent and not code and not self._exists()):
-            return StorageError(
-                "STORE_BUCKET_MISSING",
-                f"The {service.place} `{self._address.bucket}` does not exist, or these credentials may not see it.",
-            )
+            return self._make_missing()
+        if code in UNKNOWN_KEY:
+            hint = f"Check the credentials. {service.login}"
+            return StoreUnusableError("STORE_DENIED", f"{service.name} does not know the access key id.", hint=hint)
         if code in _ABSENT or (is_absent and not code):
             return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         if isinstance(error, InvalidPathError):
@@ -288,14 +295,15 @@ class CloudBucket:
                 hint="Give that object another name, or delete it: its folder cannot be listed.",
             )
         if not was_sent(error):
-            return StorageError(
-                "STORE_CREDENTIALS", f"There are no credentials for {service.name}.", hint=service.login
-            )
+            message = f"There are no credentials for {service.name}."
+            return StoreUnusableError("STORE_CREDENTIALS", message, hint=service.login)
         if status in (401, 403):
             reason = code or "no reason given"
             hint = f"Check the credentials; they need {service.rights}."
             return StorageError("STORE_DENIED", f"`{path}`: {service.name} refuses access ({reason}).", hint=hint)
-        return StorageError("STORAGE", f"`{path}`: {explain(error)}", hint=service.hint)
+        if not status and (host := _HOST.search(str(error))) and _NO_ANSWER.search(_first_lines(error)):
+            return self._make_silent(host[1], error)
+        return StorageError("STORAGE", f"`{path}`: {explain(error)}", hint=service.hint + self._address.doubt)
 
     @contextmanager
     def translate_errors(self, path: str) -> Iterator[None]:
@@ -312,10 +320,27 @@ class CloudBucket:
         try:
             self.send(lambda to: next(iter(obstore.list(to.once, "tidefold-looks-for-the-bucket", chunk_size=1)), None))
         except FAILURES as error:
-            if status_of(error) != 404:
+            if status_of(error) != 404 or code_of(error) in UNKNOWN_KEY:
                 raise self.as_ours(self._address.bucket, error) from error
             return False
         return True
+
+    def _make_missing(self) -> StorageError:
+        place = self._service.place
+        return StoreUnusableError(
+            "STORE_BUCKET_MISSING",
+            f"The {place} `{self._address.bucket}` does not exist, or these credentials may not see it.",
+            hint=f"Create it, or correct `{self._setting}` and the endpoint.{self._address.doubt}",
+        )
+
+    def _make_silent(self, host: str, error: Exception) -> StorageError:
+        """The same error for all paths: an outage is told once."""
+        service, cause = self._service, _CAUSE.search(str(error))
+        if _UNRESOLVED in str(error):
+            message, hint = f"The host `{host}` of {service.name} is not found.", "Check the name of the host"
+            return StoreUnusableError("STORAGE", message, hint=f"{hint} ({service.host}), and the DNS.")
+        why = f" ({cause[1]})" if cause else ""
+        return StoreUnusableError("STORAGE", f"{service.name} does not answer at `{host}`{why}.", hint=service.hint)
 
     def _make_unknown(self, path: str, error: Exception) -> UnknownOutcomeError:
         reason, code = self.as_ours(path, error), code_of(error)
@@ -328,7 +353,7 @@ class CloudBucket:
 
 def explain(error: Exception) -> str:
     """Returns the service's own words, of the address of the request only its host: the rest may hold secrets (I26)."""
-    text = re.sub(r"https?://(?:[^/\s@]*@)?([^/\s?]+)\S*", r"\1", _first_lines(error))
+    text = _HOST.sub(r"\1", _first_lines(error))
     cause = _CAUSE.search(str(error)) if not status_of(error) else None
     why = f" ({cause[1]})" if cause else ""
     return f"{code_of(error) or type(error).__name__}: {' '.join(text.split())[:300]}{why}"

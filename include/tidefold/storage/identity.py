@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.storage.cloud_address import SCHEMES, CloudAddress
 from tidefold.storage.store import MarkedStore, Store
 from tidefold.typed_json import convert_value, decode_json
 
@@ -85,9 +86,17 @@ def require_identity(store: Store, wanted: str) -> None:
     raise RefusedError(
         "STORE_UNKNOWN",
         f"There is no store at {where} (`{IDENTITY}` is missing), but `store_id` is {wanted}.",
-        hint="Mount the disk or correct `store`. To start an empty store here on purpose, remove the line `store_id`. "
-        "The next run makes the store and prints the new line.",
+        hint=f"{_find_way(where)} To start an empty store here on purpose, remove the line `store_id`. The next run "
+        "makes the store and prints the new line.",
     )
+
+
+def _find_way(address: str) -> str:
+    """Returns how to reach the right store, if there is none at this address."""
+    if address.partition("://")[0] not in SCHEMES:
+        return "Mount the disk or correct `store`."
+    place = CloudAddress.parse(address)[0]
+    return f"Correct `store`, or the host ({place.service.host}).{place.doubt}"
 
 
 class IdentityGuard:

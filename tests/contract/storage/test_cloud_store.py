@@ -56,7 +56,7 @@ def test_a_port_that_refuses_connections_is_an_outage(
     with pytest.raises(StorageError) as refused:
         open_store(address, HERE).read("a")
     assert slept
-    assert f"{host} in" in refused.value.message
+    assert f"`{host}`" in refused.value.message
     assert "(Connection refused)" in refused.value.message
     assert "secret" not in str(refused.value)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.wording import count_noun
-from tidefold.errors import InvalidInputError, RefusedError
+from tidefold.errors import InvalidInputError, RefusedError, TidefoldError
 
 if TYPE_CHECKING:
     from tidefold.sources.inference.layout import ProposedSet, TransactionTopic
@@ -73,7 +74,23 @@ def init(
         options = {"servers": kafka, "registry": registry, "connection": connection}
         keys = {name: text for name, text in options.items() if text}
         sampled = _sample_topics(terminal, keys, topics, Path(folder))
-        _write(terminal, directory or folder, interactive, sampled, "" if kafka else connection, prefix)
+        with _name_argument(directory):
+            _write(terminal, directory or folder, interactive, sampled, "" if kafka else connection, prefix)
+
+
+@contextmanager
+def _name_argument(directory: str) -> Iterator[None]:
+    """Gives an error about a landing place the next step of a person who has no configuration yet."""
+    try:
+        yield
+    except TidefoldError as error:
+        steps = {
+            "LANDING_MISSING": "Correct DIR, or land a file there first: `init` samples landed files.",
+            "STORE_BUCKET_MISSING": error.hint.replace("`source.path`", "DIR"),
+        }
+        if error.code not in steps or not directory:
+            raise
+        raise type(error)(error.code, error.message, hint=steps[error.code]) from error
 
 
 def _sample_topics(terminal: Terminal, keys: Mapping[str, str], pattern: str, folder: Path) -> _TopicKeys:
@@ -113,7 +130,7 @@ def _write(terminal: Terminal, directory: str, interactive: bool, keys: _TopicKe
     keys: of the topics that were sampled, by name.
     """
     from tidefold.cli.output.config_file import (
-        STORE,
+        choose_store,
         find_undecided,
         landing_path,
         list_assumptions,
@@ -136,14 +153,16 @@ def _write(terminal: Terminal, directory: str, interactive: bool, keys: _TopicKe
         log.id: notes for log, at in zip(proposed, paths, strict=True) if (notes := find_undecided(log, at, base))
     }
     guesses = {log.id: texts for log in proposed if log.id not in left_out and (texts := list_assumptions(log))}
-    store_id, _ = ensure_identity(open_store(STORE, base))
+    store = choose_store(directory)
+    # A bucket is only read: the first run makes a store there.
+    store_id = "" if "://" in store else ensure_identity(open_store(store, base))[0]
     sets = propose_sets(topics, proposed)
     ends = render_sets(sets, [landing_path(directory, one, base) for one in sets], left_out)
     ends += "".join(f"# {line}\n" for line in ["What the connector needs:", *settings]) if settings else ""
     marks = interactive and any(not log.appends for log in proposed)
     vectors = marks and typer.confirm(_READERS, default=False, err=True)
     origin = "the catalogue of a database" if database else f"a sample of {'topics' if keys else 'landed files'}"
-    _create(path, render(proposed, paths, base, store_id, origin=origin, vectors=vectors) + ends)
+    _create(path, render(proposed, paths, base, store, store_id, origin=origin, vectors=vectors) + ends)
     lines = {log.id: sort_lines(log) for log in proposed if log.columns}
     _report(terminal, [log.id for log in proposed if log.id not in left_out], left_out, guesses, sets, lines)
     for line in settings:

@@ -13,7 +13,7 @@ import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.errors import NotFoundError, RefusedError
+from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 
 if TYPE_CHECKING:
     from tidefold.config import Config, SetConfig
@@ -75,13 +75,13 @@ def demo(
 def validate(
     terminal: Terminal,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
-    online: Annotated[bool, typer.Option("--online", help="Also test the store, with small temporary files.")] = False,
+    online: Annotated[bool, typer.Option("--online", help="Also test the store and the landing places.")] = False,
 ) -> None:
-    """Check the configuration and its suites; --online: the store too.
+    """Check the configuration and its suites; --online: store and landing too.
 
     Needs no store without --online. Reports each mistake with file, line, key and the allowed values. With --online,
     tidefold writes, reads, lists, copies and deletes small files in the store. It also checks that the store refuses a
-    second write under the same name.
+    second write under the same name, and that each landing place can be listed.
 
     Example: tidefold validate -c tidefold.yaml --online
 
@@ -140,10 +140,36 @@ def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
     done, store_id = probe(store), read_identity(store)
     for log in pipeline.config.logs:
         _check_columns(pipeline, log)
-    lines = [f"The store {store.address} passed: {', '.join(done)}."]
+    lines = [f"The store {store.address} passed: {', '.join(done)}.", *_check_landing(terminal, pipeline.config)]
     if store_id and not pipeline.config.store_id:
         lines.append(f"Add this line, so that tidefold refuses an empty store or another one: `store_id: {store_id}`")
     return {"store": store.address, "done": done, "store_id": store_id}, lines
+
+
+def _check_landing(terminal: Terminal, config: Config) -> Iterator[str]:
+    """Yields what was looked at. Warns of places that have nothing yet. Raises TidefoldError for the first that fails.
+
+    The doctor looks at topics and tables.
+    """
+    from tidefold.sources.landing.folders import folder_at
+
+    listed, others = [], []
+    for log in config.logs.values():
+        if not log.landing or log.topic:
+            others.append(log.id)
+            continue
+        try:
+            next(iter(folder_at(log.landing).list_files()), None)
+            listed.append(log.id)
+        except NotFoundError as error:
+            terminal.note(f"warning: {log.id}: {error.message} Next: {error.hint}")
+        except TidefoldError as error:
+            message = f"The landing place of {log.id} failed: {error.message}"
+            raise type(error)(error.code, message, hint=error.hint) from error
+    if listed:
+        yield f"Landing places that can be listed: {', '.join(listed)}."
+    if others:
+        yield f"Not looked at, as no files land: {', '.join(others)}. `tidefold check doctor` looks at topics."
 
 
 def _check_columns(pipeline: Pipeline, log: str) -> None:

@@ -16,6 +16,7 @@ from tidefold.domain.table.table_spec import VERSION
 from tidefold.presentation.tables import mask_control_characters
 from tidefold.sources.inference.layout import ProposedSet
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn, ProposedLog
+from tidefold.storage.cloud_address import SCHEMES, CloudAddress
 
 STORE = "var/store"
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)
@@ -33,10 +34,7 @@ _HEAD = """\
 version: 1
 
 # Where changelogs, ledgers, snapshots and tables are kept. Paths are relative to this file, or absolute.
-store: {store}
-# The id of that store. tidefold refuses an empty store or another one (as when a disk is not mounted). If you change
-# `store`, remove this line: the next run prints the new id.
-store_id: {store_id}
+{store}
 
 spark:
   master: "local[*]" # all cores; "local[2]" takes two
@@ -63,6 +61,26 @@ alarms:
 # Each log becomes one table. Its id names folders of the store: choose it now, it cannot change later. Its key, order
 # and merge stay once it has data; `tidefold plan LOG` shows what others change: docs/how-to/change-columns.md.
 logs:"""
+
+
+_WITH_ID = """\
+store: {store}
+# The id of that store. tidefold refuses an empty store or another one (as when a disk is not mounted). If you change
+# `store`, remove this line: the next run prints the new id.
+store_id: {store_id}"""
+
+_BESIDE = """\
+# ASSUMED store = {store}. Reason: it is beside the landed files. A path on a disk would do, too.
+store: {store}
+# The first run makes the store, and prints its line `store_id`. Add that here, so that another store is refused."""
+
+
+def choose_store(directory: str) -> str:
+    """Returns where the store belongs: beside landed files in an object store, else on this disk."""
+    if directory.partition("://")[0] not in SCHEMES or not CloudAddress.parse(directory)[1]:
+        return STORE
+    above, _, name = directory.rstrip("/").rpartition("/")
+    return f"{above}/{'tidefold' if name != 'tidefold' else 'tidefold-store'}"
 
 
 def find_undecided(log: ProposedLog, path: SourcePlace, base: Path) -> tuple[str, ...]:
@@ -111,6 +129,7 @@ def render(
     logs: Sequence[ProposedLog],
     paths: Sequence[SourcePlace],
     base: Path,
+    store: str,
     store_id: str,
     *,
     origin: str = "a sample of landed files",
@@ -119,10 +138,12 @@ def render(
     """The file. Undecided logs become comments.
 
     paths: the landing folder of each log, or its topic, as it is to be written.
+    store, store_id: where the store is, and its id; empty: the first run gives it one.
     origin: what shows them.
     vectors: whether all readers of the tables support deletion vectors.
     """
-    parts = [_HEAD.format(origin=origin, store=STORE, store_id=store_id)]
+    lines_of_store = (_WITH_ID if store_id else _BESIDE).format(store=store, store_id=store_id)
+    parts = [_HEAD.format(origin=origin, store=lines_of_store)]
     for log, path in zip(logs, paths, strict=True):
         notes = find_undecided(log, path, base)
         lines = list(_log_lines(log, path, vectors=vectors))

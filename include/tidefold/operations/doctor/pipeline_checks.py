@@ -154,7 +154,7 @@ def _check_topic(pipeline: Pipeline, paths: LedgerPaths, entry: KafkaEntry) -> D
 def _check_folder(log: str, address: str, counts: list[int]) -> Iterator[DoctorFinding]:
     """Adds the number of files if nothing is wrong; of more than MOST_FILES one more."""
     unsafe, files = list[str](), 0
-    why = ""
+    why, hint = "", f"Give this user the right to read and enter {address} and all files below it."
     try:
         for file in islice(folder_at(address).list_files(), MOST_FILES + 1):
             files += 1
@@ -163,16 +163,18 @@ def _check_folder(log: str, address: str, counts: list[int]) -> Iterator[DoctorF
             elif "://" not in address and not os.access(f"{address}/{file.name}", os.R_OK):
                 why = f"`{file.name}` is not readable."
                 break
-    except NotFoundError:
+    except NotFoundError as error:
+        if "://" in address:
+            yield DoctorFinding("landing", WARN, f"{log}: {error.message}", error.hint)
+            return
         if not Path(address).exists():
             hint = "Create the folder, mount its disk, or correct `path` of the log."
             yield DoctorFinding("landing", WARN, f"{log}: {address} does not exist: nothing can land.", hint)
             return
         why = "it is not a folder."
     except TidefoldError as error:
-        why = error.message
+        why, hint = error.message, error.hint if "://" in address else hint
     if why:
-        hint = f"Give this user the right to read and enter {address} and all files below it."
         yield DoctorFinding("landing", FAIL, f"{log}: {address} cannot be read: {why}", hint)
     elif unsafe:
         more = f", and {len(unsafe) - _LISTED:,} more" if len(unsafe) > _LISTED else ""

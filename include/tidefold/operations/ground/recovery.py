@@ -16,7 +16,7 @@ from tidefold.changelog.write_intents import Announced, ExpectedFiles, IntentLog
 from tidefold.domain.ingest.append import append, check_shape, give_up, names, with_shape
 from tidefold.domain.ingest.quarantine_retry import require_rows
 from tidefold.domain.log_state import DeletionState, LogState
-from tidefold.errors import ConflictError, RefusedError, TidefoldError
+from tidefold.errors import ConflictError, RefusedError, StoreUnusableError, TidefoldError
 from tidefold.ledger import Ledger
 from tidefold.storage import Store
 
@@ -46,11 +46,14 @@ def roll_forward(store: Store, logs: Collection[str]) -> None:
     """Commits the recorded results of dead runs, to these logs and to the other logs of the same runs.
 
     Results that cannot be committed wait: a damaged log does not stop the others, and its own commands report it.
+    Raises StoreUnusableError.
     """
     try:
         runs = [r for r in write_intents.read_announced(store) if r.takings and any(t.log in logs for t in r.takings)]
         for run in runs:
             recover_run(store, run)
+    except StoreUnusableError:
+        raise
     except TidefoldError as error:
         _log.warning("left for later: %s", error)
 

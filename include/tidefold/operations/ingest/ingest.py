@@ -15,7 +15,14 @@ from tidefold.compute.runners import Runner, count_cores
 from tidefold.domain.landing_problems import REFUSED, drop_settled, drop_unloaded
 from tidefold.domain.table.schema_evolution import ChangeKind, Policy, add_found, changes, schemas_of
 from tidefold.domain.table.table_spec_validation import column_mistakes
-from tidefold.errors import InvalidInputError, RefusedError, StorageError, TidefoldError, wrap_unexpected
+from tidefold.errors import (
+    InvalidInputError,
+    RefusedError,
+    StorageError,
+    StoreUnusableError,
+    TidefoldError,
+    wrap_unexpected,
+)
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.outcome import Outcome, Status, map_logs
 from tidefold.operations.ground.pipeline import Pipeline, now
@@ -67,7 +74,10 @@ def prepare(pipeline: Pipeline, logs: Sequence[str], landed: Mapping[str, Landed
 
     landed: what this run landed of their topics.
     """
-    recovery.roll_forward(pipeline.store, logs)
+    try:
+        recovery.roll_forward(pipeline.store, logs)
+    except StoreUnusableError as error:
+        return [Outcome.of_error(log, error) for log in logs]
     prepared = map_logs(partial(_prepare_log, pipeline), logs, pipeline.at_once)
     if (again := pipeline.again) is not None:
         return [one.with_bound(dict.fromkeys(again)) if isinstance(one, Planned) else one for one in prepared]

@@ -22,8 +22,9 @@ def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> lis
     """Returns the alarms of a log at an instant (ISO 8601), the most severe first."""
     alarms = [*_find_failures(status, thresholds)]
     if status.error:
-        message = f"the ledger cannot be read: {status.error.message}"
-        hint = status.error.error.hint if status.error.error else ""
+        message, hint = f"the ledger cannot be read: {status.error.message}", ""
+        if cause := status.error.error:
+            message, hint = f"the ledger cannot be read: [{cause.code}] {cause.message}", cause.hint
         return [LogAlarm(status.log, AlarmKind.UNREADABLE, message, hint or "read the message."), *alarms]
     if not status.begun:
         return alarms

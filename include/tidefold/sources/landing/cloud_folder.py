@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
-from tidefold.errors import NotFoundError
+from tidefold.errors import NotFoundError, StorageError
 from tidefold.sources.landing.landing_place import ListedFile, ReplacedFileError, Stamp, find_tables_in, is_visible
 from tidefold.storage.cloud_address import CloudAddress
-from tidefold.storage.cloud_client import FAILURES, CloudBucket, explain, status_of
+from tidefold.storage.cloud_client import FAILURES, UNKNOWN_KEY, CloudBucket, code_of, explain, status_of
 from tidefold.storage.range_reader import open_ranges
 
 T = TypeVar("T")
@@ -34,16 +34,22 @@ class CloudFolder:
 
     def __init__(self, address: str) -> None:
         self._place, self._prefix = CloudAddress.parse(address)
-        self._bucket = CloudBucket(self._place)
+        self._bucket = CloudBucket(self._place, "source.path")
 
     @property
     def address(self) -> str:
         return f"{self._place.root}/{self._prefix}".rstrip("/")
 
     def list_files(self, known: Collection[str] = ()) -> Iterator[ListedFile]:
-        is_there = False
+        is_there, seen = False, set[str]()
         for name, stamp in list_names(self._read_pages, split_names(known) if self._place.is_sorted else [("", "")]):
             is_there = True
+            if not self._prefix:  # obstore lists `/a` in the root of a bucket as `a`.
+                if name in seen:
+                    message = f"`{self.address}` has two objects that are listed as `{name}`: one name has a `/` more."
+                    hint = "Give that object another name, or delete it."
+                    raise StorageError("STORE_KEY", message, hint=hint)
+                seen.add(name)
             # A "folder" that a browser of buckets made is an empty object, which is listed without its last slash.
             if is_visible(name) and (stamp.size or self._exists(name)):
                 yield ListedFile(name, stamp)
@@ -151,6 +157,6 @@ def _as_os_error(error: Exception, name: str) -> OSError:
     """Converts an error to the one that a file on a disk would raise."""
     if status_of(error) == 412:
         return ReplacedFileError(errno.ESTALE, "it was replaced while it was read", name)
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) and code_of(error) not in UNKNOWN_KEY:
         return FileNotFoundError(errno.ENOENT, "there is no such object", name)
     return OSError(errno.EIO, explain(error), name)

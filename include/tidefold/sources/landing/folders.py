@@ -40,7 +40,8 @@ def folder_at(address: Place) -> LandingPlace:
     Raises InvalidInputError.
     """
     text = os.fspath(address)
-    scheme = text.partition("://")[0] if "://" in text else ""
+    scheme, slashes, _ = text.partition(":/")
+    scheme = scheme if slashes and "/" not in scheme else ""
     # Imported here, so that only logs in an object store load its client.
     if scheme in SCHEMES:
         from tidefold.sources.landing.cloud_folder import CloudFolder

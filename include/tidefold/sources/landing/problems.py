@@ -108,7 +108,9 @@ def report_file_time(name: str, *, dated: bool, is_unclear: bool = False) -> Fil
 
 def report_gone(name: str) -> FileProblem:
     message = f"`{name}` was removed during the ingest."
-    return FileProblem(name, "LANDED_GONE", message, "Land it again. Nothing of it was ingested.")
+    # obstore lists such a name without its slash.
+    hint = "Land it again. Nothing of it was ingested. If an object's name begins or ends with `/`, rename it."
+    return FileProblem(name, "LANDED_GONE", message, hint)
 
 
 def report_replaced(name: str) -> FileProblem:
