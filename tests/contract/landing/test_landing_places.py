@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.landing_places import OBJECT_STORES, PLACES, DiskBucket, LandingBucket, delta_options, root_of_tables
+from support.s3_server import S3Bucket
 from support.sftp_server import SftpBucket
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.sources.landing import cloud_folder
@@ -74,7 +75,29 @@ def test_a_place_that_is_missing_is_no_empty_one_until_it_is_marked(bucket: Land
 def test_a_bucket_that_is_missing_is_neither_an_empty_place_nor_a_missing_one(bucket: LandingBucket) -> None:
     with pytest.raises(StorageError) as missing:
         list(folder_at(f"{bucket.root.replace('test-', 'none-')}/{PREFIX}").list_files())
-    assert missing.value.code in ("STORE_BUCKET_MISSING", "STORE_BUCKET_MISSING", "STORE_BUCKET_MISSING")
+    assert missing.value.code == "STORE_BUCKET_MISSING"
+    assert "`source.path`" in missing.value.hint
+
+
+@pytest.mark.parametrize("name", ["x//b.csv", "/b.csv"])
+def test_a_name_with_an_empty_part_is_refused_by_name(s3: S3Bucket, name: str) -> None:
+    s3.put(f"{PREFIX}/a.csv", b"1")
+    s3.put(f"{PREFIX}/{name}", b"2")
+    with pytest.raises(StorageError, match=f"{PREFIX}/{name}") as refused:
+        names(folder_at(f"{s3.root}/{PREFIX}"))
+    assert refused.value.code == "STORE_KEY"
+
+
+def test_in_the_root_of_a_bucket_two_names_that_are_listed_alike_are_refused(s3: S3Bucket) -> None:
+    """Fault: the second one was read under the name of the first."""
+    for name in ("/b.csv", "a.csv", "b.csv"):
+        s3.put(name, name.encode())
+    with pytest.raises(StorageError, match=r"listed as `b\.csv`"):
+        names(folder_at(s3.root))
+    s3.delete("b.csv")
+    assert names(folder_at(s3.root)) == ["b.csv", "a.csv"]
+    with pytest.raises(FileNotFoundError):
+        folder_at(s3.root).open("b.csv")
 
 
 def test_files_of_all_folders_are_listed_by_name_and_those_of_neighbours_are_not(

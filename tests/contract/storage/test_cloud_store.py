@@ -7,15 +7,23 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from support.object_stores import refuse_fork, run_apart
 from support.s3_server import S3Bucket
-from tidefold.errors import AlreadyExistsError, InvalidInputError, StorageError
+from tidefold.errors import (
+    AlreadyExistsError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+    StoreUnusableError,
+    TidefoldError,
+)
 from tidefold.storage import SizedStore, Store, cloud_client, open_store
 from tidefold.storage.cloud_client import PART
+from tidefold.storage.identity import require_identity
 
 HERE = Path("/")
 
@@ -138,3 +146,60 @@ def test_an_error_shows_no_address_of_a_request(s3: S3Bucket, store: Store) -> N
         store.read("x")
     assert "Odd" in str(failed.value)
     assert s3.server.url not in str(failed.value)
+
+
+@pytest.mark.parametrize(("status", "code"), [(403, "InvalidAccessKeyId"), (404, "XAdminUserNotFound")])
+def test_an_unknown_key_id_is_named_in_each_request(s3: S3Bucket, store: Store, status: int, code: str) -> None:
+    """Fault: versitygw answers 404, which was shown as a service that is broken. The answer of a HEAD has no code."""
+    for method in ("GET", "HEAD", "PUT"):
+        s3.server.fail(method, "/", status=status, code=code, times=99)
+    acts: list[Any] = [
+        lambda: store.read("a"),
+        lambda: store.list(""),
+        lambda: store.put_if_absent("a", b""),
+        lambda: cast(SizedStore, store).find_sizes("", ["a"]),
+    ]
+    for act in acts:
+        with pytest.raises(StorageError) as refused:
+            act()
+        assert refused.value.code == "STORE_DENIED"
+        assert "credentials" in refused.value.hint
+    assert "key id" in refused.value.message
+
+
+def test_a_host_that_is_not_found_is_named(monkeypatch: pytest.MonkeyPatch, s3: S3Bucket) -> None:
+    """Fault: the hint was to call again."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://no-such-host.invalid:9000")
+    with pytest.raises(StorageError, match=r"no-such-host\.invalid:9000") as refused:
+        open_store("s3://bucket/store", HERE).read("a")
+    assert "Check the name of the host" in refused.value.hint
+    assert "Call again" not in refused.value.hint
+
+
+def test_an_outage_is_the_same_error_for_all_paths(monkeypatch: pytest.MonkeyPatch, s3: S3Bucket) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
+    said = set()
+    for path in ("a", "b"):
+        with pytest.raises(StoreUnusableError) as refused:
+            open_store("s3://bucket/store", HERE).read(path)
+        said.add(str(refused.value))
+    assert len(said) == 1
+
+
+def test_an_endpoint_with_a_path_is_doubted(monkeypatch: pytest.MonkeyPatch, s3: S3Bucket) -> None:
+    """Fault: the hint was to mount the disk."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"{s3.server.url}/{s3.name}")
+    store = open_store(s3.address, HERE)
+    for act in (lambda: require_identity(store, "a1"), lambda: store.read("a"), lambda: store.list("")):
+        with pytest.raises(TidefoldError) as refused:
+            act()
+        if not isinstance(refused.value, NotFoundError):
+            assert "AWS_ENDPOINT_URL ends with a path" in refused.value.hint
+            assert "disk" not in refused.value.hint
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.server.url)
+    with pytest.raises(TidefoldError) as refused:
+        require_identity(open_store(s3.address, HERE), "a1")
+    assert "AWS_ENDPOINT_URL, else AWS_REGION" in refused.value.hint
+    assert "path" not in refused.value.hint

@@ -127,3 +127,35 @@ def test_an_s3_that_forgets_metadata_is_unfit(s3: S3Bucket, monkeypatch: pytest.
     with pytest.raises(StorageError, match="tell its own put") as unfit:
         probe(open_store(s3.address, Path("/")))
     assert unfit.value.code == "STORE_UNFIT"
+
+
+def of_landing(tmp_path: Path, place: str, *arguments: str) -> Result:
+    text = CONFIG.replace("store: store", "store: here").replace("path: landing/accounts", f"path: {place}")
+    make_pipeline(tmp_path, text)
+    return CliRunner().invoke(app, ["validate", "--online", "-c", str(tmp_path / "tidefold.yaml"), *arguments])
+
+
+def test_landing_places_are_listed(s3: S3Bucket, tmp_path: Path) -> None:
+    """Fault: a landing place in a bucket that does not exist was found valid."""
+    failed = of_landing(tmp_path, "s3://no-such-bucket/a")
+    assert "error [STORE_BUCKET_MISSING] The landing place of accounts" in failed.stderr
+    assert "`source.path`" in failed.stderr
+    empty = of_landing(tmp_path, f"{s3.root}/landing")
+    assert (empty.exit_code, "warning: accounts: There is no object below" in empty.stderr) == (0, True)
+    s3.put("landing/a.jsonl", b"")
+    there = of_landing(tmp_path, f"{s3.root}/landing")
+    assert "Landing places that can be listed: accounts, tellers" in there.stdout
+    s3.server.fail("GET", "list-type=2", status=403, code="AccessDenied", times=9)
+    denied = of_landing(tmp_path, f"{s3.root}/landing")
+    assert "error [STORE_DENIED] The landing place of accounts" in denied.stderr
+
+
+def test_one_outage_is_told_once(tmp_path: Path, s3: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: each step of a run, each log and its alarms told the same outage."""
+    make_pipeline(tmp_path, CONFIG.replace("store: store", f"store: {s3.address}"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    failed = CliRunner().invoke(app, ["run", "-c", str(tmp_path / "tidefold.yaml")])
+    assert failed.exit_code == StorageError.exit_code
+    assert failed.output.count("does not answer") == 1
+    shown = CliRunner().invoke(app, ["status", "-c", str(tmp_path / "tidefold.yaml")])
+    assert [shown.output.count(said) for said in ("accounts: [", "tellers: [", "Call again")] == [1, 1, 2]

@@ -283,6 +283,14 @@ BAD = [
     Bad("chained address", "var/store", "zip::store", "CONFIG_PATH", 2, "store"),
     Bad("blank path", "landing/accounts", "' '", "CONFIG_PATH", 11, f"{A}.source.path"),
     Bad("suite upwards", "quality/accounts.yaml", "../a.yaml", "CONFIG_PATH", 21, f"{A}.quality.suite"),
+    *(
+        Bad(f"one slash after {scheme}", "var/store", f"{scheme}:/bucket/x", "CONFIG_PATH", 2, "store")
+        for scheme in ("s3", "gs", "abfs", "abfss", "file")
+    ),
+    *(
+        Bad(f"one slash after {scheme}", "landing/accounts", f"{scheme}:/x", "CONFIG_PATH", 11, f"{A}.source.path")
+        for scheme in ("s3", "gs", "abfs", "abfss", "sftp")
+    ),
     Bad("half a file address", "var/store", "file://var/store", "CONFIG_PATH", 2, "store"),
     Bad("same folder", "landing/tellers", "landing/accounts", OVERLAP, 24, f"{T}.source.path"),
     Bad("same folder, other words", "landing/tellers", "landing/./accounts/", OVERLAP, 24, f"{T}.source.path"),

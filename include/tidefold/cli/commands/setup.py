@@ -77,7 +77,7 @@ def validate(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of the file, for editors.")] = False,
     online: Annotated[bool, typer.Option("--online", help="Also test the store and the landing places.")] = False,
 ) -> None:
-    """Check the configuration and its suites; --online: store and landing too.
+    """Check the configuration; --online: store and landing places too.
 
     Needs no store without --online. Reports each mistake with file, line, key and the allowed values. With --online,
     tidefold writes, reads, lists, copies and deletes small files in the store. It also checks that the store refuses a
