@@ -164,11 +164,9 @@ def _check_folder(log: str, address: str, counts: list[int]) -> Iterator[DoctorF
                 why = f"`{file.name}` is not readable."
                 break
     except NotFoundError as error:
-        if "://" in address:
-            yield DoctorFinding("landing", WARN, f"{log}: {error.message}", error.hint)
-            return
-        if not Path(address).exists():
-            hint = "Create the folder, mount its disk, or correct `path` of the log."
+        if "://" in address or not Path(address).exists():
+            create = "Create the folder, mount its disk, or correct `path` of the log."
+            hint = error.hint if "://" in address else create
             yield DoctorFinding("landing", WARN, f"{log}: {address} does not exist: nothing can land.", hint)
             return
         why = "it is not a folder."
