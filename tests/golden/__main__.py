@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from golden import kinds, life, sets
+from golden import feeds, kinds, life, sets
 from tidefold.domain.paths import STORED_FORMAT
 
-MAKERS = {"life": life.make_archive, "set": sets.make_archive, "kinds": kinds.make_archive}
+MAKERS = {"life": life.make_archive, "set": sets.make_archive, "kinds": kinds.make_archive, "feeds": feeds.make_archive}
 
 
 def main(folder: Path, names: list[str]) -> None:

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from golden.kinds import read_table
+from golden.kinds import list_rows, read_table
 from support.arrival import Landing
 from support.golden import KIND_ARCHIVES
 from support.pipelines import contents
-
-COLUMNS = ("id", "text", "n")
 
 
 @pytest.fixture(params=KIND_ARCHIVES, ids=lambda path: path.name.partition(".")[0])
@@ -31,16 +29,11 @@ def truth_of(kept: Landing) -> dict[str, Any]:
     return found
 
 
-def sort_by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    plain = ({name: row[name] for name in COLUMNS} for row in rows)
-    return sorted(plain, key=lambda row: (row["id"], row["n"]))
-
-
 def check_rows(kept: Landing, what: str) -> None:
     for log, truth in truth_of(kept)["logs"].items():
         said = kept.call("read", log, "--limit", "100", "--format", "json").stdout
-        assert sort_by_id(json.loads(said)["rows"]) == truth[what], log
-        assert sort_by_id(read_table(str(kept.folder / "store/tables" / log))) == truth[what], log
+        assert list_rows(json.loads(said)["rows"]) == list_rows(truth[what]), log
+        assert list_rows(read_table(str(kept.folder / "store/tables" / log))) == list_rows(truth[what]), log
 
 
 def test_what_a_release_wrote_is_read_and_no_byte_changes(kept: Landing) -> None:
@@ -62,14 +55,17 @@ def test_a_savepoint_of_a_release_is_imported(kept: Landing, tmp_path: Path) -> 
         other.call("move", "import", log, str(kept.folder / path))
         other.call("step", "quality", log)
         other.call("step", "confirm", log)
-        assert sort_by_id(other.rows(log)) == truth_of(kept)["logs"][log]["rows"]
+        assert list_rows(other.rows(log)) == list_rows(truth_of(kept)["logs"][log]["rows"])
 
 
 def test_the_life_of_each_kind_goes_on(kept: Landing) -> None:
     """The next change of each log is folded onto what the release had, and its sidecars are read."""
-    for path in sorted((kept.folder / "later").rglob("*.*")):
-        target = kept.folder / "landing" / path.relative_to(kept.folder / "later")
-        os.replace(path, target)
+    for place in (kept.folder / "later", kept.folder / "next"):
+        target = kept.folder / ("landing" if place.name == "later" else "")
+        for path in sorted(one for one in place.rglob("*.*") if one.is_file()):
+            os.replace(path, target / path.relative_to(place))
+    for words in truth_of(kept).get("before", ()):
+        kept.call(*words.split())
     kept.run()
     check_rows(kept, "later")
     kept.call("check", "verify", "--deep")
