@@ -58,8 +58,8 @@ wheel: ## Build dist/tidefold-*.whl, the package that users install; needs only 
 release: install ## Builds sdist and wheel, and checks what a user gets of them: contents, licences, each Python, tutorial, golden stores, an own Airflow (STEPS='build contents': only these)
 	@PYTHONPATH=include:plugins:scripts STEPS="$(STEPS)" $(PYTHON) -m release
 
-golden: install ## About a minute: makes the golden stores of this version into tests/data/golden (decision 0013)
-	PYTHONPATH=include:tests $(PYTHON) -m golden tests/data/golden
+golden: install kafka-jars ## About a minute: makes the golden stores of this version into tests/data/golden, with a real Kafka and PostgreSQL (NAMES='life feeds': only these; decision 0013)
+	PYTHONPATH=include:tests:lab $(PYTHON) -m golden tests/data/golden $(or $(NAMES),life set kinds feeds servers)
 
 wrap: ## Wrap the text of README, CONTRIBUTING, CHANGELOG and the pages below docs/ at 100 columns
 	$(RUN) scripts/wrap_text.py

@@ -2,26 +2,28 @@
 
     python -m golden FOLDER [NAME ...]
 
-It needs only the package, so `make release` runs it with the wheel.
+Those that are made without a NAME need only the package, so `make release` makes them with the wheel. `servers` needs
+a broker of Kafka and a PostgreSQL.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
-from golden import feeds, kinds, life, sets
 from tidefold.domain.paths import STORED_FORMAT
 
-MAKERS = {"life": life.make_archive, "set": sets.make_archive, "kinds": kinds.make_archive, "feeds": feeds.make_archive}
+NAMES = ("life", "set", "kinds", "feeds")
+_MODULES = {"set": "sets"}
 
 
 def main(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names or MAKERS:
+    for name in names or NAMES:
         begun, archive = time.monotonic(), folder / f"v{STORED_FORMAT}-{name}.tar.gz"
-        MAKERS[name](archive)
+        import_module(f"golden.{_MODULES.get(name, name)}").make_archive(archive)
         print(f"{archive}: {archive.stat().st_size:,} bytes, {time.monotonic() - begun:.0f} s", flush=True)
 
 

@@ -40,7 +40,9 @@ from tidefold.operations.snapshot.materialize import materialize
 from tidefold.wiring import open_pipeline
 
 _FOLDER = Path(os.environ.get("TIDEFOLD_GOLDEN", Path(__file__).parents[1] / "data/golden"))
-ARCHIVES, SET_ARCHIVES, KIND_ARCHIVES = (sorted(_FOLDER.glob(f"*-{what}.tar.gz")) for what in ("life", "set", "[kf]*s"))
+ARCHIVES, SET_ARCHIVES, KIND_ARCHIVES, SERVER_ARCHIVES = (
+    sorted(_FOLDER.glob(f"*-{what}.tar.gz")) for what in ("life", "set", "[kf]*s", "servers")
+)
 Row = dict[str, Any]
 
 
