@@ -43,7 +43,7 @@ _LOGS = {
     "visits": (
         f"source: {{{_STATE}, path: landing/visits, kind: list, state_key: [id]}}",
         'key: [id]\n    columns: {id: int, pages: "array<string>"}\n'
-        "    merge: {engine: aggregate, aggregates: {pages: list}}",
+        "    merge: {engine: aggregate, aggregates: {pages: list}}\n    redistribution: broadcast",
     ),
     "loaded": (
         "source: {format: debezium-json, connector: postgresql, path: landing/loaded}",
@@ -60,6 +60,7 @@ _LOGS = {
         "key: [id]\n    columns: {id: int, text: {type: string, encoding: json}, n: long}\n    order: [n]\n"
         "    late: {allowed_lateness: 10, policy: quarantine}",
     ),
+    "gone": (f"source: {{{_JSON}, path: landing/gone}}", "key: [id]\n    columns: {id: int, n: int}\n    order: [n]"),
     "grouped": (
         f"source: {{{_JSON}, path: landing/grouped}}",
         "key: [id]\n    columns: {id: int, text: string, n: long}\n    ignored: [source]\n"
@@ -69,6 +70,13 @@ _LOGS = {
 CONFIG = "version: 1\nstore: store\nsnapshots: {kind: incremental}\nretention: {snapshots: 3}\nlogs:\n" + "".join(
     f"  {log}:\n    {source}\n    {shape}\n    {_SIZES}\n" for log, (source, shape) in _LOGS.items()
 )
+SUITE = """\
+checks:
+  - sum_drift: {column: n, max_growth: 9}
+  - distribution: {column: n, max_shift: 1}
+  - range: {column: n, max: 90}
+    severity: warn
+"""
 
 
 def put(path: Path, lines: Iterable[str]) -> None:
@@ -137,7 +145,17 @@ def make_first(root: Path) -> None:
     call(root, "source", "load", "loaded", "--files", "dump", "--position", "0/7C0")
     land(root, "loaded", 0, [change(0, "u", {"id": 1, "text": "changed"}), change(1, "u", {"id": 2, "text": 7})])
     put(root / "landing/dated/2026-01-01.csv", ["id,text,day", "1,a,2999-01-01", "2,old,1999-01-01"])
-    land_any(root, "late", "any-a", [{"id": 1, "text": "a", "n": 100}, {"id": 2, "text": "b", "n": 50}])
+    land_any(
+        root,
+        "late",
+        "any-a",
+        [
+            {"id": 1, "text": "a", "n": 100},
+            {"id": 2, "text": "b", "n": 50},
+            *[{"id": 3, "text": one, "n": 60} for one in "xy"],
+        ],
+    )
+    land_any(root, "gone", "any-a", [{"id": 1, "n": 1}])
     land(root, "grouped", 0, [{"op": "u", "id": 1, "text": "a", "n": 5, "source": "x"}, {"op": "u", "id": 2, "n": 1}])
 
 
@@ -190,7 +208,10 @@ MORE = "{id: int, text: string, more: {type: long, default: 5}}"
 
 
 def make(root: Path) -> None:
-    (root / "tidefold.yaml").write_text(CONFIG)
+    before, late, after = CONFIG.partition("  late:")
+    suite = after.replace("max_refused: 1}", "max_refused: 1, suite: late.yaml}", 1)
+    (root / "tidefold.yaml").write_text(f"{before}{late}{suite}")
+    (root / "late.yaml").write_text(SUITE)
     make_first(root)
     command(root, "run")
     make_second(root)
@@ -238,7 +259,10 @@ def keep_and_move(root: Path) -> None:
     command(root, "move rebuild grouped --yes")
     for words in ("step materialize grouped --kind full", "step quality grouped", "step confirm grouped"):
         command(root, words)
-    command(root, "check verify --share 1")
+    command(root, "step quality late --again")
+    command(root, "check verify --share 100%")
+    command(root, "check verify --share 1kB")
+    command(root, "retain drop gone --yes")
 
 
 # The rows of each log, and those after what is below `next`.
@@ -260,7 +284,10 @@ ROWS: dict[str, tuple[list[Row], list[Row]]] = {
         [loaded(1, "last", 1), loaded(2, "dumped 2", 5), loaded(4, "d", 8)],
     ),
     "dated": ([dated(1, "c"), dated(3, "d")], [dated(1, "c"), dated(2, "e"), dated(3, "d")]),
-    "late": ([row(1, "a", 100), row(2, "b", 120)], [row(1, "z", 130), row(2, "b", 120)]),
+    "late": (
+        [row(1, "a", 100), row(2, "b", 120), row(3, "y", 60)],
+        [row(1, "z", 130), row(2, "b", 120), row(3, "y", 60)],
+    ),
     "grouped": ([row(1, "a", 3), row(2, "b", 4)], [row(1, "c", 9), row(2, "b", 4)]),
 }
 
