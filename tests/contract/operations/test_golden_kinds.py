@@ -41,7 +41,7 @@ def test_what_a_release_wrote_is_read_and_no_byte_changes(kept: Landing) -> None
     check_rows(kept, "rows")
     said = kept.call("status", code=None).output
     assert "STORE_NEWER" not in said
-    assert "scrub" in said, "the proof is read"
+    assert "files proved" in said, "the proof is read"
     for log in truth_of(kept)["logs"]:
         assert "report-" in kept.call("snapshot", "report", log).output
     assert contents(kept.folder) == before
