@@ -22,6 +22,7 @@ from local_airflow.settings import PROJECT
 from package.installed import Installed, build_wheel, install
 from support.airflow_stack import wait_until
 from support.s3_server import ENVIRONMENT, S3Bucket, S3Server
+from tidefold import __version__
 from tidefold.spark.local_server import free_port
 
 _DAG = """\
@@ -64,7 +65,7 @@ def test_the_install_page_copies_a_ready_dag(installed: Installed) -> None:
 def test_airflow_knows_the_provider_and_the_plugin(installed: Installed) -> None:
     providers = json.loads(installed.run("airflow", "providers", "list", "--output", "json"))
     [found] = [one for one in providers if one["package_name"] == "tidefold"]
-    assert found["version"] == "0.1.0"
+    assert found["version"] == __version__
     plugins = json.loads(installed.run("airflow", "plugins", "--output", "json"))
     assert "tidefold" in [one["name"] for one in plugins]
 
