@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import psutil
 import yaml
 
 from fold_data import link_tree
-from large import COLUMNS, LOG, _load, _select_rows, _write_changes
+from large import COLUMNS, LOG, ROWS, _load, _select_rows, _write_changes
+from process_use import measure_use
 from tables import PAGES, folder, machine, write_page
-from test_tiers.cpu import measure_running
+from test_tiers.cpu import adopt_orphans, measure_running
 
 HERE = Path(__file__).parents[1]
 CLONES = {"before": Path(before)} if (before := os.environ.get("BEFORE")) else {}
@@ -44,6 +46,7 @@ _ROW_BYTES = {"parquet": 38, "csv": 88, "json": 175, "debezium": 330}
 
 
 def main() -> None:
+    adopt_orphans()
     if len(sys.argv) > 1:
         _ingest(Path(sys.argv[1]), int(sys.argv[2]))
         return
@@ -78,7 +81,7 @@ def write() -> None:
         for name in ("path", "cpu", "wall"):
             one, two = ([r[name] for r in mine if r["cores"] == cores and r[name] is not None] for cores in (1, 2))
             if not one or not two:
-                cells += ["", "", ""]
+                cells += [""] if name == "cpu" else ["", "", ""]
                 continue
             middle = statistics.median(one), statistics.median(two)
             told = [f"{middle[0]:.1f}", f"{middle[1]:.1f}", f"{middle[0] / middle[1]:.2f}"]
@@ -214,13 +217,12 @@ def _measure_run(scratch: Path) -> None:
         (copy / "tidefold.yaml").write_text(yaml.safe_dump(config))
         path = copy / "landing" / LOG / "changes.parquet"
         _write_changes(0.1, path)
-        load, begun = os.getloadavg()[0], time.monotonic()
-        cpu = sum(os.times()[2:4])
         command = [CLONES[clone] / "tidefold", "run", "--config", copy / "tidefold.yaml"]
-        done = subprocess.run(list(map(str, command)), text=True, capture_output=True)
+        with measure_use(psutil.Process()) as used:
+            done = subprocess.run(list(map(str, command)), text=True, capture_output=True)
         if done.returncode:
             raise SystemExit(done.stdout[-3000:] + done.stderr[-3000:])
-        _keep("run", clone, cores, None, time.monotonic() - begun, sum(os.times()[2:4]) - cpu, load)
+        _keep(f"run, {ROWS:,} rows", clone, cores, None, used.wall, used.cpu, used.load[0])
         print(f"{path.stat().st_size / 1e6:.0f} MB", flush=True)
         shutil.rmtree(copy)
 
