@@ -217,7 +217,11 @@ def reasons(
     local: Sequence[int] = (),
 ) -> list[str]:
     """One line for each snapshot: its run, what it restored, its tags, its local copy, and what stopped it."""
-    texts = {s.id: [f"restored from snapshot {restored[s.id]}"] if s.id in restored else [] for s in snapshots}
+    as_of = {s.id: f", as of {s.as_of}: later changes are left out" for s in snapshots if s.as_of}
+    texts = {
+        s.id: [f"restored from snapshot {(of := restored[s.id])}{as_of.get(of, '')}"] if s.id in restored else []
+        for s in snapshots
+    }
     for snapshot in local:
         texts[snapshot].append("a copy is on this machine")
     return [f"{s.id}: run {'; '.join((s.run, *texts[s.id], *_reasons(s, tags.get(s.id, ()))))}" for s in snapshots]

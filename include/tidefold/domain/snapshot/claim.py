@@ -320,7 +320,7 @@ def _restoring(state: LogState, begun: Snapshot, request: RestorePoint) -> Snaps
         raise RefusedError(
             "AS_OF_NO_REPLAY",
             f"Snapshot {wanted.id} of `{state.log}` contains the changes committed before {wanted.as_of}. "
-            "The changes that it leaves out are spread over the log, so tidefold cannot replay them from one position.",
+            "The changes that it leaves out are spread over the log, so no position of the log continues it.",
         )
     if end < state.truncated_to:
         raise RefusedError(

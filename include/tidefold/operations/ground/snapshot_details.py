@@ -73,6 +73,7 @@ class StagedRestore:
 
     mode: what happens to the changes after it.
     skipped, replayed: first and last sqn of the change sets that are left out, or folded again.
+    as_of: changes that were committed from this instant on are left out, too.
     columns_gone: columns that the log no longer has.
     recorded: how many rows the ledger expects.
     """
@@ -81,6 +82,7 @@ class StagedRestore:
     mode: str
     skipped: tuple[int, int] | None
     replayed: tuple[int, int] | None
+    as_of: str | None = omit_if_none()
     columns_gone: Sequence[str] | None = omit_if_none()
     recorded: int | None
 

@@ -13,7 +13,7 @@ from tidefold.domain.external_snapshot import StorageTier
 from tidefold.domain.log_state import ChangeSet, LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import claim
-from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint, describe_replayed, name_span
+from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint, describe_replayed
 from tidefold.domain.snapshot.manifest import data_folder
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.table.types import find_dropped_columns
@@ -92,6 +92,7 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
             mode=self.point.mode,
             snapshot=snapshot.parent if self.point.mode is RestoreMode.CARRY else self.point.snapshot,
             skipped=attempt.find_skipped_range(snapshot),
+            as_of=str(source.as_of or "") if source else "",
             replayed=(snapshot.to_sqn + 1, state.last_sqn) if snapshot.to_sqn < state.last_sqn else None,
             dropped_columns=find_dropped_columns(state.schemas, source.schema, snapshot.schema) if source else (),
             unread=planned.failed,
@@ -200,8 +201,8 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
 
 
 def _describe_later(mode: RestoreMode, restored: RestoreInfo | None) -> str:
-    if restored and restored.skipped:
-        return f"; it would leave out {name_span(*restored.skipped)} for good"
+    if restored and (left_out := restored.describe_left_out()):
+        return f"; it would leave out for good: {left_out}"
     return f"; {describe_replayed(mode, *restored.replayed)}" if restored and restored.replayed else ""
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from tidefold.domain.key_groups import Redistribution
 from tidefold.domain.log_state import LogState, Snapshot, TableSpec
-from tidefold.domain.snapshot.claim import KindPolicy, find_by_run
+from tidefold.domain.snapshot.claim import KindPolicy, find_by_run, name_span
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.snapshot.select_kind import KindDecision, select_kind
 from tidefold.domain.source_progress import SourceProgress
@@ -36,6 +36,7 @@ class RestoreInfo:
     `address`: of the imported snapshot.
     `mode`: the mode of the restore, or the owner of the imported files.
     `skipped`: first and last sqn of the change sets that are left out for good.
+    `as_of`: changes that were committed from this instant on are left out for good, too; empty: none are.
     `replayed`: first and last sqn of the change sets that the next run folds again.
     `newest`, `newest_rows`: the newest completed snapshot and its rows, which an import replaces.
     `older_by`: first and last sqn of its change sets that an imported older snapshot of the same log does not have.
@@ -47,12 +48,19 @@ class RestoreInfo:
     snapshot: int | None = None
     address: str = ""
     skipped: tuple[int, int] | None = None
+    as_of: str = ""
     replayed: tuple[int, int] | None = None
     newest: int | None = None
     newest_rows: int = 0
     older_by: tuple[int, int] | None = None
     dropped_columns: tuple[str, ...] = ()
     unread: tuple[Read, ...] = ()
+
+    def describe_left_out(self) -> str:
+        """Names the changes that are left out for good; empty: none are."""
+        told = [name_span(*self.skipped)] if self.skipped else []
+        told += [f"the changes committed from {self.as_of} on"] if self.as_of else []
+        return " and ".join(told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ def _details(
             restored=restored.snapshot,
             mode=restored.mode,
             skipped=restored.skipped,
+            as_of=restored.as_of or None,
             replayed=restored.replayed,
             columns_gone=list(restored.dropped_columns) or None,
             recorded=attempt.expected_rows,
@@ -202,8 +203,8 @@ def _describe_restore(restored: RestoreInfo) -> str:
         said += f" instead of the {restored.newest_rows:,} rows of snapshot {restored.newest}"
     if restored.older_by:
         said += f"; older than that snapshot, without its {name_span(*restored.older_by)}"
-    if restored.skipped:
-        said += f"; left out for good: {name_span(*restored.skipped)}"
+    if left_out := restored.describe_left_out():
+        said += f"; left out for good: {left_out}"
     if restored.replayed:
         said += f"; {describe_replayed(restored.mode, *restored.replayed)}"
     return said

@@ -26,9 +26,10 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, read_rows
 from tidefold.operations.inspect.diff import diff
 from tidefold.operations.inspect.explain_key import explain_key
-from tidefold.operations.inspect.status import history, status
+from tidefold.operations.inspect.status import find_restorers, history, status
 from tidefold.operations.requests import Fold, PointInTime, Restore
 from tidefold.operations.restore.export import drill
+from tidefold.operations.restore.restore import explain as explain_restore
 from tidefold.operations.retention.clean import clean, drop
 from tidefold.operations.retention.references import untag
 from tidefold.operations.retention.subsume import subsume
@@ -41,6 +42,7 @@ from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.fold import explain_point_in_time, parse_instant
 from tidefold.operations.snapshot.materialize import materialize
 from tidefold.operations.verify.verify import verify
+from tidefold.presentation.tables import reasons
 from tidefold.spark.dispatch import run_without_spark
 from tidefold.spark.steps import MaterializeStep
 
@@ -234,8 +236,13 @@ def test_a_cut_log_names_the_oldest_possible_instant(pipeline: Pipeline) -> None
 def test_a_restore_of_it_skips_and_never_replays(pipeline: Pipeline) -> None:
     made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
     assert cycle(pipeline, "back", RestorePoint(made, RestoreMode.REPLAY)).error_code == "AS_OF_NO_REPLAY"
+    planned = explain_restore(pipeline, "accounts", Restore("back", RestorePoint(made, RestoreMode.SKIP)))
+    assert "leave out for good: the changes committed from 2025-11-04T00:00:00Z on" in planned.message
     assert cycle(pipeline, "back", RestorePoint(made, RestoreMode.SKIP)).status == "published"
     assert table_rows(pipeline) == rows_as_of(4)
+    state = pipeline.ledger("accounts").read()
+    told = reasons(state.snapshots, {}, find_restorers(state.snapshots))[-1]
+    assert "as of 2025-11-04T00:00:00Z: later changes are left out" in told
     put(pipeline, [change(6, 8, "f8")])
     assert cycle(pipeline, "run-3").status == "published"
     assert table_rows(pipeline) == {**rows_as_of(4), 8: "f8"}
