@@ -199,7 +199,10 @@ def _recipe(
     aligner: Aligner,
     places: SourcePlaces,
 ) -> Recipe:
-    """Returns the sources of one bucket. The table's file comes before a full snapshot's: it is already there."""
+    """Returns the sources of one bucket. The table's file comes before a full snapshot's: it is already there.
+
+    Of a snapshot that was never published, it may have left the table together with its base.
+    """
     if manifest is None:
         return Recipe(None, (), way, unchanged=RewriteDecision(RewriteAction.LINK))
     files = files_of(bucket, manifest)
@@ -211,7 +214,8 @@ def _recipe(
         schema_differs=aligner.must_rewrite(manifest.schema),
         owners_differ=wanted.only is not None,
     )
-    inputs = places.inputs(manifest, files, LogPaths(manifest.log).table, manifest.data_folder)
+    folders, snapshot = (LogPaths(manifest.log).table, manifest.data_folder), wanted.state.snapshot(manifest.snapshot)
+    inputs = places.inputs(manifest, files, *(reversed(folders) if snapshot and snapshot.as_of else folders))
     return Recipe(manifest.snapshot, inputs, way, manifest.cleared, manifest.schema, unchanged)
 
 

@@ -253,6 +253,18 @@ def test_a_restore_of_it_skips_and_never_replays(pipeline: Pipeline) -> None:
     assert kept_as_of(pipeline, day(3), "backfill-3").error_code == "AS_OF_TOO_OLD"
 
 
+def test_a_restore_looks_for_its_files_where_they_are(pipeline: Pipeline) -> None:
+    """Files that it shares with snapshot 1 leave the table when that retires."""
+    made = kept_as_of(pipeline, day(4), "backfill").snapshot or 0
+    for number in (7, 8, 9):
+        put(pipeline, [change(number, key, f"g{number}") for key in range(20)])
+        cycle(pipeline, f"run-{number}")
+    assert 1 in subsume(pipeline, "accounts").facts["snapshots"]
+    request = Restore("back", RestorePoint(made, RestoreMode.SKIP))
+    [outcome] = materialize(pipeline, ["accounts"], request, in_process)
+    assert (outcome.status, outcome.facts["read"]["failed"]) == ("staged", [])
+
+
 def test_what_a_restore_left_out_stays_out(pipeline: Pipeline) -> None:
     cycle(pipeline, "back", RestorePoint(1, RestoreMode.SKIP))
     put(pipeline, [change(6, 8, "f8")])
