@@ -16,7 +16,7 @@ from tidefold.sources.feed import Feed
 from tidefold.sources.json_lines.source import Json
 from tidefold.sources.records.accounting import FilePosition, LateOffsetError, ReaderPosition
 from tidefold.sources.records.change_batches import TableBuilder
-from tidefold.sources.records.errors import RefusedRecordError
+from tidefold.sources.records.errors import RefusedRecordError, head_of
 
 TOPIC = "shop.items"
 COLUMNS_ = (Column("id", "int"), Column("text", "string"), Column("seq", "long"))
@@ -166,6 +166,11 @@ def test_what_is_refused(line: Any, reason: str) -> None:
     into = reader()
     assert feed(into, line, record(row(), 9)) == [reason, "changes"]
     assert len(changes(into)) == 1
+
+
+def test_a_line_that_is_a_value_alone_names_the_setting() -> None:
+    with pytest.raises(RefusedRecordError, match="set `record: value`"):
+        head_of(b'{"id": 1, "text": "a"}')
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def head_of(line: bytes) -> RecordHead:
     try:
         return _heads.decode(line)
     except UNDECODABLE as error:
-        raise RefusedRecordError("NOT_A_RECORD", f"{error}.") from error
+        cure = " If the lines are values alone, set `record: value`." if "missing required field" in str(error) else ""
+        raise RefusedRecordError("NOT_A_RECORD", f"{error}.{cure}") from error
 
 
 def any_head_of(line: bytes) -> AnyHead:
