@@ -21,10 +21,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from golden.kinds import call, list_rows, read_table, row
+from golden.kinds import call, row, truth_of_logs
 from golden.life import LANDED_AT, pack
-from tidefold.domain.paths import STORED_FORMAT, LogPaths
-from tidefold.wiring import open_pipeline
 
 Row = dict[str, Any]
 _JSON, _STATE = "format: json, record: value, op: {column: op}", "format: state-json, record: value"
@@ -293,13 +291,8 @@ ROWS: dict[str, tuple[list[Row], list[Row]]] = {
 
 
 def truth_of(root: Path) -> dict[str, Any]:
-    pipeline = open_pipeline(root / "tidefold.yaml")
-    for log, (rows, _) in ROWS.items():
-        shown = list_rows(read_table(pipeline.store.uri(LogPaths(log).table)))
-        assert shown == list_rows(rows), (log, shown)
     return {
-        "format": STORED_FORMAT,
-        "logs": {log: {"rows": rows, "later": later} for log, (rows, later) in ROWS.items()},
+        **truth_of_logs(root, ROWS),
         "savepoints": {"carts": "saved/carts", "visits": "saved/visits"},
         "before": ["move resume visits"],
     }
@@ -310,5 +303,4 @@ def make_archive(archive: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         make(root)
-        (root / "truth.json").write_text(json.dumps(truth_of(root), indent=1) + "\n")
-        pack(root, archive)
+        pack(root, truth_of(root), archive)

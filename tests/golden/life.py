@@ -513,8 +513,9 @@ def oldest(pipeline: Pipeline, log: str) -> dict[str, int]:
     }
 
 
-def pack(root: Path, archive: Path) -> None:
-    """Files that are links of each other stay links in the archive."""
+def pack(root: Path, truth: Any, archive: Path) -> None:
+    """Packs a store and its truth. Files that are links of each other stay links in the archive."""
+    (root / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
 
     def nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
@@ -541,9 +542,7 @@ def make_archive(archive: Path) -> None:
         logs = {log: truth_of(life, log, live[log]) for log in life.of}
         runs = write_intents.read_announced(life.pipeline.store)
         left = [{"written": run.takings is not None, "logs": sorted(run.logs)} for run in runs]
-        truth = {"format": STORED_FORMAT, "left": sorted(left, key=json.dumps), "logs": logs}
-        (root / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-        pack(root, archive)
+        pack(root, {"format": STORED_FORMAT, "left": sorted(left, key=json.dumps), "logs": logs}, archive)
 
 
 if __name__ == "__main__":

@@ -311,9 +311,7 @@ def make_archive(archive: Path) -> None:
         for log in LOGS:
             life.pipeline.ledger(log).prune(KEPT_VERSIONS)
         killed(life)
-        truth = truth_of(life)
-        (root / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
-        pack(root, archive)
+        pack(root, truth_of(life), archive)
 
 
 if __name__ == "__main__":

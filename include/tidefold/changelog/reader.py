@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tidefold.changelog.removed import are_replaced
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LogState
@@ -66,7 +67,7 @@ class ChangelogReader:
             state = self._state()
             if change_set.sqn <= state.truncated_to:
                 raise _cut(state, change_set.sqn - 1) from None
-            if change_set.location.segment not in {one.location.segment for one in state.change_sets}:
+            if are_replaced([change_set], state):
                 message = f"Change set {change_set.sqn} of log `{state.log}` was rewritten during the read."
                 raise RefusedError("LOG_COMPACTED", message, hint="Read again.") from None
             raise

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.duckdb_connections import connect
+from tidefold.changelog.removed import are_replaced
 from tidefold.changelog.schema import change_schema, table_schema
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.log_state import DeletionState, State, TableSpec
@@ -24,7 +25,6 @@ from tidefold.fold.merge.merge import merge_bucket
 from tidefold.fold.plan import ChangeSetIndex
 from tidefold.ledger import Ledger
 from tidefold.read.plan import OneKey, ReadPlan, ReadTask
-from tidefold.read.removed import are_replaced
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidefold.changelog.duckdb_connections import connect
+from tidefold.changelog.removed import reads_of
 from tidefold.changelog.schema import CLEAR
 from tidefold.changelog.segment import read_change_set
 from tidefold.domain.log_state import Expire, LogState, Snapshot
@@ -21,7 +22,6 @@ from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.operations.ground.pipeline import Pipeline, find_current_limit, find_last_clean_up
 from tidefold.operations.ground.read import ReadRequest, What, find_published, plan_from, require_state
 from tidefold.read.plan import ReadPlan
-from tidefold.read.removed import reads_of
 from tidefold.read.task import read_task
 from tidefold.sources.database.comparison import RowComparison
 from tidefold.storage.safe_files import open_scratch

@@ -153,25 +153,24 @@ def _check_topic(pipeline: Pipeline, paths: LedgerPaths, entry: KafkaEntry) -> D
 
 def _check_folder(log: str, address: str, counts: list[int]) -> Iterator[DoctorFinding]:
     """Adds the number of files if nothing is wrong; of more than MOST_FILES one more."""
-    unsafe, files = list[str](), 0
+    unsafe, files, is_remote = list[str](), 0, "://" in address
     why, hint = "", f"Give this user the right to read and enter {address} and all files below it."
     try:
         for file in islice(folder_at(address).list_files(), MOST_FILES + 1):
             files += 1
             if file.unsafe:
                 unsafe.append(f"`{file.name}` is {file.unsafe.kind}")
-            elif "://" not in address and not os.access(f"{address}/{file.name}", os.R_OK):
+            elif not is_remote and not os.access(f"{address}/{file.name}", os.R_OK):
                 why = f"`{file.name}` is not readable."
                 break
     except NotFoundError as error:
-        if "://" in address or not Path(address).exists():
-            create = "Create the folder, mount its disk, or correct `path` of the log."
-            hint = error.hint if "://" in address else create
+        if is_remote or not Path(address).exists():
+            hint = error.hint if is_remote else "Create the folder, mount its disk, or correct `path` of the log."
             yield DoctorFinding("landing", WARN, f"{log}: {address} does not exist: nothing can land.", hint)
             return
         why = "it is not a folder."
     except TidefoldError as error:
-        why, hint = error.message, error.hint if "://" in address else hint
+        why, hint = error.message, error.hint if is_remote else hint
     if why:
         yield DoctorFinding("landing", FAIL, f"{log}: {address} cannot be read: {why}", hint)
     elif unsafe:

@@ -22,9 +22,9 @@ def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> lis
     """Returns the alarms of a log at an instant (ISO 8601), the most severe first."""
     alarms = [*_find_failures(status, thresholds)]
     if status.error:
-        message, hint = f"the ledger cannot be read: {status.error.message}", ""
-        if cause := status.error.error:
-            message, hint = f"the ledger cannot be read: [{cause.code}] {cause.message}", cause.hint
+        cause = status.error.error
+        told, hint = (f"[{cause.code}] {cause.message}", cause.hint) if cause else (status.error.message, "")
+        message = f"the ledger cannot be read: {told}"
         return [LogAlarm(status.log, AlarmKind.UNREADABLE, message, hint or "read the message."), *alarms]
     if not status.begun:
         return alarms

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from tidefold.changelog.removed import reads_of
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.domain.key_groups import KeyGroups, bucket_ranges
 from tidefold.domain.snapshot.manifest import DataFile, Deletions
@@ -14,7 +15,6 @@ from tidefold.errors import RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, plan_from, require_state
 from tidefold.read.plan import ReadPlan, ReadTask
-from tidefold.read.removed import reads_of
 from tidefold.read.task import KINDS, Difference, compare, read_task
 from tidefold.storage import Store
 
@@ -69,7 +69,7 @@ def diff(pipeline: Pipeline, log: str, before: int, after: int, limit: int = 20)
 def _alike(plans: Sequence[ReadPlan], is_planned: bool) -> tuple[list[ReadPlan], tuple[str, ...]]:
     """Returns both reads with only the common columns, in the newer schema's types; and the other columns.
 
-    is_planned: a plan was applied between them. It numbers all columns anew, so they are matched by name.
+    is_planned: a plan was applied between them. It gives all columns new numbers, so they are matched by name.
     """
     older, newer = sorted(plans, key=lambda plan: plan.schema)
     keys = [(p.shape.key, p.shape.merge.engine is Engine.HISTORY) for p in (older, newer)]

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from tidefold.changelog.duckdb_connections import connect
+from tidefold.changelog.removed import reads_of
 from tidefold.changelog.schema import table_schema
 from tidefold.changelog.segment import read_change_set
 from tidefold.domain.key_groups import KeyGroups
@@ -24,7 +25,6 @@ from tidefold.domain.table.table_spec import ORDER, VALID_FROM, VALID_TO, TableS
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.operations.inspect.diff import find_ranges
 from tidefold.read.plan import ReadPlan, ReadTask
-from tidefold.read.removed import reads_of
 from tidefold.read.task import ADDED, CHANGED, KINDS, REMOVED, Difference, load_batches, plan_schema, read_task
 from tidefold.storage import Store
 from tidefold.storage.safe_files import open_scratch

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tidefold.changelog import write_intents
 from tidefold.changelog.key_group_hash import with_key_groups
+from tidefold.changelog.removed import reads_of
 from tidefold.changelog.schema import change_schema, order_columns
 from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import require_open
@@ -58,7 +59,6 @@ from tidefold.operations.quarantine.key_changes import (
 from tidefold.operations.quarantine.newer_changes import Awaited, Decision, ResentProof, find_newer, find_open
 from tidefold.operations.quarantine.next_step import advise_on_refused, can_read_again
 from tidefold.operations.quarantine.taken_keys import decide_taken_keys
-from tidefold.read.removed import reads_of
 from tidefold.sources.api import source_of
 from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.quarantine.reparse import (
@@ -351,7 +351,7 @@ def settle(
     count = 0
     for path in quarantine_files(require_state(pipeline, log)):
         state = require_state(pipeline, log)
-        # Whoever settles all of a damaged file needs nothing of it.
+        # A damaged file can be settled as a whole: nothing of it is read again.
         records = list(read_refused(pipeline.store, state, path, proved=bool(reason or file)))
         gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
         if gone and not plan:

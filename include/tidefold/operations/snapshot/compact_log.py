@@ -11,6 +11,7 @@ from functools import partial
 import pyarrow as pa
 
 from tidefold.changelog import write_intents
+from tidefold.changelog.removed import reads_of
 from tidefold.changelog.schema import Aligner
 from tidefold.changelog.segment import Indexes, read_change_set
 from tidefold.changelog.write_intents import Intent, IntentLog
@@ -34,7 +35,6 @@ from tidefold.operations.local_copies.segments import write_segment
 from tidefold.operations.publish.publish_log import roll_forward
 from tidefold.operations.quarantine.newer_changes import find_open, may_be_taken_over
 from tidefold.operations.snapshot.attempt import hash_request
-from tidefold.read.removed import reads_of
 
 _log = logging.getLogger(__name__)
 _KeptLog = log_bounds.LogRetention | None
