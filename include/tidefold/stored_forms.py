@@ -52,4 +52,5 @@ def require_form(path: str, number: int, first: int = FIRST_FORMAT, newest: int 
         message = f"`{path}` was written by a newer tidefold: its format is {number}, this one reads {newest}."
         raise CorruptError("STORE_NEWER", message)
     if number < first:
-        raise CorruptError("UNREADABLE", f"`{path}` cannot be read: no released version wrote its format {number}.")
+        message = f"`{path}` cannot be read: no released version wrote its format {number}."
+        raise CorruptError("UNREADABLE", message, hint="Land the files again, for a new store." if number else None)

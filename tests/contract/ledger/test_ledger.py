@@ -198,6 +198,7 @@ def test_damage_is_a_typed_error_and_never_absence(tmp_path: Path, damage, code:
         with pytest.raises(CorruptError) as corrupt:
             call()
         assert corrupt.value.code == code
+        assert ("new store" in corrupt.value.hint) == (b'"format":5' in head.read_bytes())
     assert sorted(e.path for e in store.list("")) == kept
 
 
