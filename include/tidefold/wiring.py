@@ -44,7 +44,7 @@ def connect(config: Config, announce: Callable[[str], None] = _log.warning) -> P
     on_hosts = bool(folders) and not config.local.shared and not is_one_process(config.spark.master)
     roots = open_roots(folders, store.address) if folders and not on_hosts else None
     hosts = HostFolders(store.address, tuple(map(str, folders)), config.local.quota) if on_hosts else None
-    return Pipeline(config, store, roots, hosts, before_write=guard.before_write)
+    return Pipeline(config, store, roots, hosts, before_read=guard.before_read, before_write=guard.before_write)
 
 
 def open_plan(pipeline: Pipeline, log: str, version: int | None = None) -> Pipeline:

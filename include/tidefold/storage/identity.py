@@ -110,9 +110,14 @@ class IdentityGuard:
         """
         self._store = store
         self._announce = announce
-        self._known = wanted is not None
+        self._is_read = self._known = wanted is not None
         if wanted is not None:
             require_identity(store, wanted)
+
+    def before_read(self) -> None:
+        """Refuses a store of a newer layout before anything else of it is read. Raises CorruptError."""
+        if not self._is_read:
+            self._known, self._is_read = read_identity(self._store) is not None, True
 
     def before_write(self) -> None:
         """Gives the store its id before its first change, if it has none."""

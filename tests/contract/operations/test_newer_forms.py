@@ -39,8 +39,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at.run(code=None)
     at.edit(*reversed(EDIT))
     at.land("b.jsonl", rows)
-    # Else a store is asked for its identity before its first change.
-    at.edit("store: store", f"store: store\nstore_id: {json.loads((at.folder / 'store/store.json').read_text())['id']}")
     text = (at.folder / "tidefold.yaml").read_text()
     stream = f"  s:\n    source: {{{DEBEZIUM}, path: landing/s}}\n    key: [id]\n    columns: {{id: long}}\n"
     (at.folder / "landing/s").mkdir()
@@ -106,7 +104,11 @@ def configuration(folder: Path) -> Path:
 # so its number is theirs, too; a set's ledger is in `test_golden_set.py`.
 FORMS: dict[str, tuple[Plant, str]] = {
     "configuration": (configuration, "validate; run; status"),
-    "store": (edited("store/store.json"), "step ingest; run"),
+    "store": (
+        edited("store/store.json"),
+        "run; step ingest; status; read o; explain o 1; snapshot history o; retain clean; retain truncate; "
+        "check verify; check verify --share 5%; check doctor; move rebuild o; move savepoint o --to elsewhere",
+    ),
     "ledger": (edited("store/logs/o/ledger/*.json"), "run; step ingest; status; read o; retain clean; check verify"),
     "segment": (segment, "read o --changes"),
     "manifest": (without_ledger(edited("store/logs/o/snapshots/*/manifest")), "move rebuild o --yes"),

@@ -157,7 +157,8 @@ def test_a_store_without_an_identity_gets_one_by_its_first_change_and_not_before
     assert read_identity(pipeline.store) in said[0]
 
 
-def test_an_idle_run_asks_one_thing_more_where_an_id_is_configured_and_none_without(folder: Path) -> None:
+def test_an_idle_run_asks_for_the_identity_once_with_and_without_a_configured_id(folder: Path) -> None:
+    """Without an id, too: the layout of the store may be newer, and then nothing else of it can be read."""
     call("step", "ingest")
     made = json.loads((folder / "var/store/store.json").read_text())["id"]
 
@@ -167,10 +168,7 @@ def test_an_idle_run_asks_one_thing_more_where_an_id_is_configured_and_none_with
 
     without = counted(idle)
     configure(folder, f"store_id: {made}")
-    with_id = counted(idle)
-    assert {name: with_id[name] - without[name] for name in without if name != "bytes read"} == {
-        name: 1 if name == "get" else 0 for name in without if name != "bytes read"
-    }
+    assert counted(idle) == without
 
 
 @pytest.mark.parametrize("wrong", ["17", "yes", "'ABC'", "''"])

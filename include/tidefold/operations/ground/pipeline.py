@@ -25,7 +25,7 @@ class Pipeline:
 
     hosts: instead of `local`, where the hosts of a cluster have their copies.
     pages: a cache of the pages that its ledgers have read.
-    before_write: called before a ledger is changed.
+    before_read, before_write: called before a ledger is read, and before one is changed.
     compared: which ledgers were compared with the store.
     versions: a cache of the newest ledger version of each log; None: each call reads it again.
     any_target: whether operations may write to and import from any address, as for a person at the command line;
@@ -39,6 +39,7 @@ class Pipeline:
     local: LocalRoots | None = None
     hosts: HostFolders | None = None
     pages: dict[str, Items] = field(default_factory=dict, compare=False, repr=False)
+    before_read: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     before_write: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
     compared: ComparedFields = field(default_factory=dict, compare=False, repr=False)
     versions: Versions | None = field(default=None, compare=False, repr=False)
@@ -56,11 +57,13 @@ class Pipeline:
         return {entry.name: entry.length for entry in self.plan_of.state.landed} if self.plan_of else None
 
     def ledger(self, log: str) -> Ledger:
+        self.before_read()
         return Ledger(self.store, log, self.pages, self.before_write, self.compared, self.versions)
 
     def set_ledger(self, name: str) -> SetLedger:
         """Returns the ledger of a configured set."""
         logs = self.config.sets[name].logs
+        self.before_read()
         return SetLedger(self.store, name, logs, self.pages, self.before_write, self.compared)
 
     @property

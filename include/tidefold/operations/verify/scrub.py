@@ -103,6 +103,7 @@ def scrub(
     While damage is left, its outcome is an error (exit code 5) with one alarm for each file. Raises StorageError.
     """
     try:
+        pipeline.before_read()
         # One that has read nothing yet: damage is looked for in all of its pages.
         state = Ledger(pipeline.store, log).find_current()
     except CorruptError as error:

@@ -77,6 +77,7 @@ def verify(
     StorageError.
     """
     wanted = request or VerifyRequest()
+    pipeline.before_read()
     # One that has read nothing yet: damage is looked for in all of its pages.
     state = Ledger(pipeline.store, log).find_current()
     if state is None:
