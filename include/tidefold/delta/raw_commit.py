@@ -16,6 +16,7 @@ from types import MappingProxyType
 import msgspec
 from deltalake import DeltaTable, Schema
 
+from tidefold import __version__
 from tidefold.delta.deletion_vectors import Descriptor, descriptor
 from tidefold.domain.paths import CHANGE_FOLDER
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
@@ -136,7 +137,7 @@ def _put(store: Store, path: str, version: int, lines: Iterable[Mapping[str, obj
 def _info(operation: str, facts: Mapping[str, str], mode: str = "Append") -> Mapping[str, object]:
     # As deltalake writes it.
     header = {"timestamp": _millis(), "operation": operation, "operationParameters": {"mode": mode}}
-    return {"commitInfo": {**header, "engineInfo": "tidefold", **facts}}
+    return {"commitInfo": {**header, "engineInfo": f"tidefold/{__version__}", **facts}}
 
 
 def _transactions(commit: TableCommit) -> list[Mapping[str, object]]:

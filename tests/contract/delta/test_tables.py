@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from deltalake import DeltaTable
 
+import tidefold
 from support import simulated
 from support.builders import SHAPE
 from support.dict_store import DictStore
@@ -81,6 +82,7 @@ def test_each_version_has_the_facts_of_its_publication(tmp_path: Path) -> None:
     publish(store, staged(store, 2, one), TWO, Published(one, 0), how=Publication(facts={"tidefold.set": "second"}))
     history = DeltaTable(store.uri(LogPaths("accounts").table)).history()
     assert [commit["tidefold.set"] for commit in history] == ["second", "first"]
+    assert {commit["engineInfo"] for commit in history} == {f"tidefold/{tidefold.__version__}"}
 
 
 def test_each_snapshot_is_one_version_and_again_the_same(tables: Tables, store: Store) -> None:
