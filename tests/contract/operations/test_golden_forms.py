@@ -110,7 +110,7 @@ WRITERS: Mapping[str, tuple[str, ...] | str] = {
     "operations/ingest/parse._write_segment_on_host": ("segment",),
     "operations/publish/publish_log._describe_point": ("commit",),
     "operations/publish/publish_log.note_completion": ("completion",),
-    "operations/quarantine/retry._commit": ("refused records",),
+    "operations/quarantine/commit.commit_resolved": ("refused records",),
     "operations/restore/export._finish": "beside an exported table; no command reads it",
     "operations/restore/target_location.claim_location": "the mark of an export under way, which its end deletes",
     "operations/savepoint/take._write_savepoint": ("savepoint's table",),

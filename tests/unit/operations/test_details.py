@@ -36,7 +36,8 @@ from tidefold.operations.ground.snapshot_details import (
     TailDetails,
 )
 from tidefold.operations.ingest.ingest_outcome import IngestDetails
-from tidefold.operations.quarantine.retry import RetryDetails, SettledDetails
+from tidefold.operations.quarantine.retry import RetryDetails
+from tidefold.operations.quarantine.settle import SettledDetails
 from tidefold.spark.result_file import read_outcomes, write_outcomes
 
 

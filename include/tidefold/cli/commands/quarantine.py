@@ -130,7 +130,7 @@ def settle(
     """
     import getpass
 
-    from tidefold.operations.quarantine.retry import settle as settle_all
+    from tidefold.operations.quarantine.settle import settle as settle_all
 
     act = partial(settle_all, plan=dry_run)
     outcomes = act_on_logs(terminal, [log], act, by or getpass.getuser(), reason, code, file)

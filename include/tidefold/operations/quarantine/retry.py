@@ -1,53 +1,35 @@
 """Reads refused records again with the installed program and configuration, and appends those that it can read.
 
-It handles one quarantine file at a time. One commit appends its records and corrects the counts of their files. So no
-record is appended twice, even if retries are killed or run at the same time.
+It handles one quarantine file at a time, with one commit: see `commit`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from operator import itemgetter, not_
 
-import msgspec
 import pyarrow as pa
 
-from tidefold.changelog import write_intents
 from tidefold.changelog.key_group_hash import with_key_groups
 from tidefold.changelog.removed import reads_of
 from tidefold.changelog.schema import change_schema, order_columns
-from tidefold.changelog.write_intents import Intent, IntentLog
 from tidefold.domain.ingest.append import require_open
-from tidefold.domain.ingest.quarantine_retry import (
-    QuarantineRetryCommit,
-    RecoveredChangeSet,
-    ResolvedCounts,
-    find_skipped_ranges,
-    is_skipped,
-    quarantine_files,
-    retake,
-    room,
-    since,
-)
+from tidefold.domain.ingest.quarantine_retry import is_skipped, quarantine_files, room, since
 from tidefold.domain.log_state import LogState
-from tidefold.domain.paths import CHANGELOG, LogPaths
 from tidefold.domain.source_progress import NameReading
-from tidefold.domain.wording import shorten_reason
-from tidefold.errors import ConflictError, CorruptError, NotFoundError, RefusedError
+from tidefold.errors import ConflictError, CorruptError, NotFoundError
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.copied_files import decide_copies
 from tidefold.operations.ground.outcome import Details, Outcome, Status
-from tidefold.operations.ground.pipeline import Pipeline, find_horizon, now
+from tidefold.operations.ground.pipeline import Pipeline, find_horizon
 from tidefold.operations.ground.read import require_state
 from tidefold.operations.ground.schema_update import apply_configured_schema
-from tidefold.operations.local_copies.segments import write_segment
+from tidefold.operations.quarantine.commit import SortedRecords, commit_resolved
 from tidefold.operations.quarantine.inspect import require_none_refused
 from tidefold.operations.quarantine.key_changes import (
     Completed,
@@ -69,9 +51,8 @@ from tidefold.sources.quarantine.reparse import (
     read_refused,
     whole_text,
 )
-from tidefold.sources.quarantine.writer import Quarantined, name_quarantine
 from tidefold.sources.records.change_batches import with_commit_times
-from tidefold.sources.records.errors import KEY_TAKEN_OVER, is_awaiting
+from tidefold.sources.records.errors import KEY_TAKEN_OVER
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
@@ -119,31 +100,6 @@ class RetryDetails(Details):
     reasons: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettledDetails(Details):
-    """How many refused records a person settled by hand."""
-
-    records: int
-    by: str
-    why: str
-
-
-@dataclass(slots=True)
-class _SortedRecords:
-    """The records of one quarantine file.
-
-    tables: the changes to append.
-    settled: records that are no longer refused, each with its new count.
-    staying: records that stay, each with the reason.
-    renewed: entries with another reason than before, by file and line.
-    """
-
-    tables: list[tuple[SecondLook, pa.Table]] = field(default_factory=list)
-    settled: list[tuple[Refused, str]] = field(default_factory=list)
-    staying: list[tuple[Refused, str]] = field(default_factory=list)
-    renewed: dict[tuple[str, int], Quarantined] = field(default_factory=dict)
-
-
 def retry(pipeline: Pipeline, log: str, *reasons: str) -> Outcome:
     """Reads all refused records of a log again, or those with one of these `reasons`; the others stay as they are.
 
@@ -154,11 +110,9 @@ def retry(pipeline: Pipeline, log: str, *reasons: str) -> Outcome:
     recovery.roll_forward(pipeline.store, [log])
     begun = apply_configured_schema(pipeline, require_state(pipeline, log))
     require_open(begun)
-    became: Counter[str] = Counter()
-    stay: Counter[str] = Counter()
-    left: Counter[str] = Counter()
+    became, stay, left = Counter[str](), Counter[str](), Counter[str]()
     for _ in range(_PASSES):
-        stay, left = Counter(), Counter()
+        stay, left = Counter[str](), Counter[str]()
         before = became.total()
         for path in quarantine_files(require_state(pipeline, log)):
             retried = _retry_until_current(pipeline, log, path, reasons)
@@ -173,7 +127,7 @@ def retry(pipeline: Pipeline, log: str, *reasons: str) -> Outcome:
     return _outcome(log, became, stay, left, advise_on_refused(pipeline, begun))
 
 
-def _retry_until_current(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str]) -> _SortedRecords:
+def _retry_until_current(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str]) -> SortedRecords:
     """Retries one file. Plans it again if an ingest commits in between, or another retry replaces the file."""
     for _ in range(_TRIES - 1):
         try:
@@ -186,10 +140,10 @@ def _retry_until_current(pipeline: Pipeline, log: str, path: str, reasons: Seque
     return _retry_file(pipeline, log, path, reasons)
 
 
-def _retry_file(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str]) -> _SortedRecords:
+def _retry_file(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str]) -> SortedRecords:
     state = require_state(pipeline, log)
     if path not in quarantine_files(state):
-        return _SortedRecords()  # Another retry has handled the file.
+        return SortedRecords()  # Another retry has handled the file.
     records = list(read_refused(pipeline.store, state, path))
     asked = [one for one in records if not reasons or one.entry.reason in reasons]
     with reads_of(pipeline.store, log, state.change_sets):
@@ -203,14 +157,12 @@ def _retry_file(pipeline: Pipeline, log: str, path: str, reasons: Sequence[str])
             what = of if isinstance(of, str) else became.get(of.landed_line, "refused")
             (parts.settled if what in _BECAME else parts.staying).append((one, what))
     if parts.settled or parts.renewed:
-        gone = {one.landed_line for one, _ in parts.settled}
-        left = [one for one in records if one.landed_line not in gone]
-        _commit(pipeline, state, path, parts, left)
+        commit_resolved(pipeline, state, path, parts, records)
     return parts
 
 
-def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> _SortedRecords:
-    parts, possible = _SortedRecords(), []
+def _sort_records(pipeline: Pipeline, state: LogState, records: Sequence[Refused]) -> SortedRecords:
+    parts, possible = SortedRecords(), []
     for one in records:
         if is_skipped(state, one.landed):
             parts.staying.append((one, "left_out"))
@@ -300,7 +252,7 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
 
 
 def _add_changes(
-    pipeline: Pipeline, state: LogState, parts: _SortedRecords, look: SecondLook, table: pa.Table, awaited: Awaited
+    pipeline: Pipeline, state: LogState, parts: SortedRecords, look: SecondLook, table: pa.Table, awaited: Awaited
 ) -> None:
     """Adds the records that no newer change of their key supersedes."""
     newer, proof = find_newer(pipeline.store, state, look, table), ResentProof(pipeline.store, state)
@@ -317,7 +269,7 @@ def _add_changes(
 
 
 def _settle_superseded(
-    pipeline: Pipeline, state: LogState, parts: _SortedRecords, look: SecondLook, completed: Completed, awaited: Awaited
+    pipeline: Pipeline, state: LogState, parts: SortedRecords, look: SecondLook, completed: Completed, awaited: Awaited
 ) -> None:
     """Settles records without values if newer changes give all of them: nobody needs these values any more."""
     ones, rows = zip(*completed.staying, strict=True)
@@ -327,86 +279,6 @@ def _settle_superseded(
         key = key_in(one.entry.record, state.shape)
         superseded = newer.decide({**row, "_absent": None}, key, replace(awaited, open=())).what == "repeated"
         (parts.settled if superseded else parts.staying).append((one, "repeated" if superseded else "key_change"))
-
-
-def settle(
-    pipeline: Pipeline,
-    log: str,
-    by: str,
-    why: str,
-    reason: str | None = None,
-    file: str | None = None,
-    *,
-    plan: bool = False,
-) -> Outcome:
-    """Settles refused records by hand: all, or only those with a `reason` or of a landed `file`.
-
-    They count as ignored. The record of their file stores who did it and why. With `plan` nothing changes.
-
-    Raises NotFoundError for an unknown log, RefusedError if it is stopped, ConflictError if another process was faster.
-    """
-    if not plan:
-        recovery.roll_forward(pipeline.store, [log])
-    require_open(require_state(pipeline, log))
-    count = 0
-    for path in quarantine_files(require_state(pipeline, log)):
-        state = require_state(pipeline, log)
-        # A damaged file can be settled as a whole: nothing of it is read again.
-        records = list(read_refused(pipeline.store, state, path, proved=bool(reason or file)))
-        gone = [one for one in records if reason in (None, one.entry.reason) and file in (None, one.entry.file)]
-        if gone and not plan:
-            parts = _SortedRecords(settled=[(one, "ignored") for one in gone])
-            settled = {one.landed_line for one in gone}
-            left = [one for one in records if one.landed_line not in settled]
-            _commit(pipeline, state, path, parts, left, shorten_reason(f"by {by}: {why}"))
-        count += len(gone)
-    details = SettledDetails(records=count, by=by, why=why)
-    if not count:
-        require_none_refused(require_state(pipeline, log))
-        return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
-    if plan:
-        return Outcome(log, Status.PLANNED, f"would settle {count:,} refused records", details=details)
-    counted = "1 refused record" if count == 1 else f"{count:,} refused records"
-    return Outcome(log, Status.SETTLED, f"{counted} settled by {by}: {why}", details=details)
-
-
-def _commit(
-    pipeline: Pipeline, state: LogState, path: str, groups: _SortedRecords, left: Sequence[Refused], note: str = ""
-) -> None:
-    """Announces, writes and commits the changes, then deletes the files that the log no longer needs."""
-    store, run = pipeline.store, uuid.uuid4().hex
-    segment = f"{CHANGELOG}/{now()[:10]}/{uuid.uuid4().hex}.seg"
-    entries = (groups.renewed.get(one.landed_line, one.entry) for one in left)
-    refused = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
-    kept = name_quarantine(LogPaths(state.log).quarantine, hashlib.sha256(refused).hexdigest()) if left else None
-    files = tuple(filter(None, (segment, kept, path)))
-    write_intents.begin(store, Intent(run, 0, now(), (IntentLog(state.log, state.shape, state.fence),), files))
-    if kept:
-        store.put_if_absent(kept, refused)
-    parts = write_segment(pipeline, segment, [(state.log, t) for _, t in groups.tables]) if groups.tables else []
-    brought = tuple(
-        RecoveredChangeSet(look.topic, look.partition, part.change_set(()))
-        for (look, _), part in zip(groups.tables, parts, strict=True)
-    )
-    retaken = QuarantineRetryCommit(
-        path, kept, _count_settled(groups), brought, state.fence, state.last_sqn, find_skipped_ranges(state), note
-    )
-    try:
-        pipeline.ledger(state.log).commit(lambda current: retake(current, retaken))
-    except (RefusedError, ConflictError):
-        recovery.end_run(store, run, [state.log], files)
-        raise
-    recovery.end_run(store, run, [state.log], files)
-
-
-def _count_settled(parts: _SortedRecords) -> tuple[ResolvedCounts, ...]:
-    settled: dict[int, ResolvedCounts] = {}
-    for one, count in parts.settled:
-        number = one.landed.number
-        before = settled.get(number, ResolvedCounts(number))
-        moved = before.key_changes + is_awaiting(one.entry)
-        settled[number] = replace(before, **{count: getattr(before, count) + 1}, key_changes=moved)
-    return tuple(settled.values())
 
 
 def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counter[str], advice: str) -> Outcome:

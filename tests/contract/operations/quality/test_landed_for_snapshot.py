@@ -12,7 +12,8 @@ from support.pipelines import judge_all
 from tidefold.compute.runners import in_process
 from tidefold.domain.source_progress_history import LandedRange, find_landed_range
 from tidefold.operations.ground.pipeline import Pipeline
-from tidefold.operations.quarantine.retry import retry, settle
+from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.quarantine.settle import settle
 from tidefold.operations.requests import Fold
 from tidefold.operations.snapshot.confirm import Confirmation, confirm
 from tidefold.operations.snapshot.materialize import materialize

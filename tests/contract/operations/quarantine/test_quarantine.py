@@ -49,7 +49,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.inspect.explain_key import explain_key
 from tidefold.operations.inspect.status import status
-from tidefold.operations.quarantine import retry as retry_quarantine
+from tidefold.operations.quarantine import commit as quarantine_commit
 from tidefold.operations.quarantine.inspect import count_refused, show_refused
 from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.requests import Fold, Import, Restore
@@ -321,7 +321,7 @@ def test_what_a_retry_brings_has_a_local_copy(pipeline: Pipeline, tmp_path: Path
 
 def test_two_at_once_take_each_record_once(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """I20. The second runs while the first has written and not yet committed."""
-    written, inner = retry_quarantine.write_segment, []
+    written, inner = quarantine_commit.write_segment, []
 
     def write_then_another(*given: Any) -> Any:
         parts = written(*given)
@@ -330,7 +330,7 @@ def test_two_at_once_take_each_record_once(pipeline: Pipeline, monkeypatch: pyte
             inner[0] = retry(pipeline, "items")
         return parts
 
-    monkeypatch.setattr(retry_quarantine, "write_segment", write_then_another)
+    monkeypatch.setattr(quarantine_commit, "write_segment", write_then_another)
     outer = retry(pipeline, "items")
     taken = [inner[0].facts["changes"], outer.facts["changes"]]
     assert sum(taken) == 3
@@ -342,7 +342,7 @@ def test_two_at_once_take_each_record_once(pipeline: Pipeline, monkeypatch: pyte
 
 def test_a_newer_change_that_comes_in_between_is_seen(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """It might be folded before what the retry brings: so the retry is planned anew."""
-    written, once = retry_quarantine.write_segment, []
+    written, once = quarantine_commit.write_segment, []
 
     def write_then_ingest(*given: Any) -> Any:
         parts = written(*given)
@@ -353,7 +353,7 @@ def test_a_newer_change_that_comes_in_between_is_seen(pipeline: Pipeline, monkey
             fold(pipeline, "run-1")
         return parts
 
-    monkeypatch.setattr(retry_quarantine, "write_segment", write_then_ingest)
+    monkeypatch.setattr(quarantine_commit, "write_segment", write_then_ingest)
     assert retry(pipeline, "items").facts["repeated"] == 1
     fold(pipeline, "run-2")
     assert rows(pipeline, What.TABLE)[100] == "t1020"
@@ -361,7 +361,7 @@ def test_a_newer_change_that_comes_in_between_is_seen(pipeline: Pipeline, monkey
 
 
 def test_always_overtaken_it_says_so_and_leaves_nothing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    written, root = retry_quarantine.write_segment, pipeline.config.path.parent
+    written, root = quarantine_commit.write_segment, pipeline.config.path.parent
     number = iter(range(20, 30))
 
     def write_then_ingest(*given: Any) -> Any:
@@ -370,7 +370,7 @@ def test_always_overtaken_it_says_so_and_leaves_nothing(pipeline: Pipeline, monk
         take(pipeline)
         return written(*given)
 
-    monkeypatch.setattr(retry_quarantine, "write_segment", write_then_ingest)
+    monkeypatch.setattr(quarantine_commit, "write_segment", write_then_ingest)
     with pytest.raises(ConflictError) as overtaken:
         retry(pipeline, "items")
     assert overtaken.value.code == "RETRY_OVERTAKEN"

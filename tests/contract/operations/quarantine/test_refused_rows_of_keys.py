@@ -16,7 +16,8 @@ from tidefold.config import load_config
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import What
 from tidefold.operations.quarantine.inspect import count_refused
-from tidefold.operations.quarantine.retry import retry, settle
+from tidefold.operations.quarantine.retry import retry
+from tidefold.operations.quarantine.settle import settle
 from tidefold.operations.snapshot.compact_log import compact_log
 
 LARGE = 3_000_000_000
