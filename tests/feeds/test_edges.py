@@ -14,7 +14,7 @@ import yaml
 from deltalake import write_deltalake
 
 from support.person import HEAD, ROWS, Person, take_first
-from tidefold.sources.records.encodings import format_unscaled
+from tidefold.sources.records.lossless_text import format_unscaled
 
 SOURCE = {"connector": "postgresql", "lsn": 1, "txId": 1, "sequence": '["1","1"]', "ts_ms": 1, "snapshot": "false"}
 FAR = (("America/New_York", "9999-12-31 23:59:59"), ("Europe/Berlin", "0001-01-01 00:00:00"))

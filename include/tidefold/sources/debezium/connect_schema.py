@@ -12,8 +12,9 @@ import msgspec
 
 from tidefold.domain.table.table_spec import Column, TableSpec
 from tidefold.domain.table.types import MAX_PRECISION, Type, parse_promised_scale, parse_type
-from tidefold.sources.records.encodings import Form, conversion, date_text, form_of, instant_text, json_type
+from tidefold.sources.records.encodings import Form, conversion, form_of, json_type
 from tidefold.sources.records.errors import RefusedRecordError, ToldColumn
+from tidefold.sources.records.lossless_text import date_text, instant_text
 from tidefold.sources.records.unavailable_values import DECLARED
 from tidefold.typed_json import decode_json
 

@@ -1,4 +1,4 @@
-"""Converts values from the forms in which sources write them to the column's type, or to text, without loss.
+"""Converts values from the forms in which sources write them to the column's type, without loss.
 
 A value is decoded strictly as its `json_type`. If that is not the column's type, `conversion` converts it. It raises
 ValueError with the reason if no value of the column's type is equal.
@@ -16,28 +16,13 @@ from decimal import Context, Decimal
 from functools import partial
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Raw, UnsetType
 
 from tidefold.domain.table.types import Type, encodings_of, parse_promised_scale
-from tidefold.typed_json import make_decoder
+from tidefold.sources.records import lossless_text
+from tidefold.sources.records.lossless_text import NOT_FINITE, VariableScale
 
-_NUMERAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
-# How Debezium writes what is no finite number, with `decimal.handling.mode=string`.
-_NO_NUMBERS = {
-    "NAN": "NaN",
-    "NaN": "NaN",
-    "POSITIVE_INFINITY": "Infinity",
-    "Infinity": "Infinity",
-    "NEGATIVE_INFINITY": "-Infinity",
-    "-Infinity": "-Infinity",
-}
-# What the connector makes of the infinities of a timestamp, in microseconds.
-_INFINITIES = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
-_DAY = 86_400
 INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-# Debezium writes numbers that JSON does not have as texts.
-_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _NO_NUMBER = Literal["NaN", "Infinity", "-Infinity"]
 # The greatest double whose nearest float is finite: the largest float is often written shorter, and thus larger.
 _FLOAT32_MAX = 3.4028235677973362e38
@@ -58,6 +43,31 @@ COLUMN_TYPES: dict[str, Any] = {
     "timestamp": Annotated[int, Meta(ge=_FIRST, le=_LAST)],
     "binary": bytes,
 }
+_JSON_TYPES: dict[tuple[str, str], Any] = {
+    ("boolean", "number"): Literal[0, 1],
+    ("decimal", "base64"): bytes | VariableScale,
+    ("decimal", "string"): str,
+    ("decimal", "number"): Decimal,
+    ("date", "iso"): str,
+    ("timestamp", "iso"): str,
+    ("timestamp", "millis"): Annotated[int, Meta(ge=_FIRST // 1000, le=_LAST // 1000)],
+    ("timestamp", "seconds"): Annotated[int, Meta(ge=_FIRST // 1_000_000, le=_LAST // 1_000_000)],
+    ("timestamp", "nanos"): INT64,
+    ("binary", "base64url"): str,
+    ("binary", "hex"): str,
+    # Any JSON value; the decoder leaves it as it is, even null.
+    ("string", "json"): Raw,
+    ("string", "decimal"): Raw,
+    ("string", "base64"): bytes | VariableScale,
+    **{("string", unit): INT64 | str for unit in ("days", "micros", "millis", "nanos")},
+    ("timestamp", "days"): Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)],
+    # What records had before the type of their column changed, and after it.
+    ("boolean", "any"): bool | int | str,
+    **{(name, "any"): int | float | str for name in ("int", "long", "float", "double")},
+    ("decimal", "any"): Decimal,
+    ("date", "any"): Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)] | str,
+    ("timestamp", "any"): Annotated[int, Meta(ge=_FIRST, le=_LAST)] | str,
+}
 Conversion = Callable[[Any], Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
@@ -69,89 +79,6 @@ _INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(?:\.\d{{1,6}}(\d
 _HEX = re.compile(r"([0-9a-fA-F]{2})*")
 _BASE64URL = re.compile(r"[\w-]*={0,2}", re.ASCII)
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-
-
-class VariableScale(msgspec.Struct, gc=False):
-    """A decimal that brings its scale: io.debezium.data.VariableScaleDecimal."""
-
-    scale: int
-    value: bytes
-
-
-_variable = make_decoder(VariableScale)
-
-
-def json_text(value: msgspec.Raw) -> str | None:
-    """A text as it is; anything else as the JSON that the source wrote."""
-    text = bytes(value).decode()
-    if text == "null":
-        return None
-    return str(msgspec.json.decode(value)) if text.startswith('"') else text
-
-
-def decimal_text(value: msgspec.Raw) -> str | None:
-    """Returns a decimal, in any form that is valid without a schema, digit by digit."""
-    text = bytes(value).decode()
-    if text.startswith("{"):
-        try:
-            return format_unscaled(_variable.decode(value), None)
-        except msgspec.DecodeError as error:
-            raise ValueError("is an object, not a decimal with its scale") from error
-    plain = json_text(value)
-    if plain is None or _NUMERAL.fullmatch(plain):
-        return plain
-    if plain not in _NO_NUMBERS:
-        raise ValueError(f"{plain[:40]!r} is not a decimal")
-    return _NO_NUMBERS[plain]
-
-
-def format_unscaled(value: bytes | VariableScale, scale: int | None) -> str:
-    """The number whose digits are a whole number of big-endian bytes in two's complement, with all of its digits."""
-    digits = value.value if isinstance(value, VariableScale) else value
-    scale = value.scale if isinstance(value, VariableScale) else scale
-    if not digits or scale is None or abs(scale) > 20_000:
-        raise ValueError("is not a number in base64")
-    number = int.from_bytes(digits, "big", signed=True)
-    text = format(Decimal(abs(number)), "f")  # `str` of a whole number has a limit of digits.
-    sign = "-" if number < 0 else ""
-    if scale <= 0:
-        return sign + text + ("0" * -scale if number else "")
-    text = text.rjust(scale + 1, "0")
-    return f"{sign}{text[:-scale]}.{text[-scale:]}"
-
-
-# Years outside 1 to 9999 are written as in ISO 8601 (`-0043-03-15`, `+10000-01-01`), and the infinities of PostgreSQL
-# as in PostgreSQL.
-def date_text(value: int | str) -> str:
-    """A day since 1970; a text as it is."""
-    return value if isinstance(value, str) else _date(value)
-
-
-def instant_text(value: int | str, digits: int) -> str:
-    """Returns the text of an instant since 1970 with this many decimal places of a second. Text stays as it is."""
-    if isinstance(value, str):
-        return value
-    unit = 10**digits
-    if digits == 6 and value in _INFINITIES:
-        return _INFINITIES[value]
-    seconds, part = divmod(value, unit)
-    days, second = divmod(seconds, _DAY)
-    shown = max(digits, 6)
-    behind = str(part).rjust(digits, "0").ljust(shown, "0")
-    return f"{_date(days)}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}.{behind}Z"
-
-
-def _date(days: int) -> str:
-    """A day since 1970 in the proleptic Gregorian calendar, of any year: days of an era of 400 years, from March on."""
-    era, day = divmod(days + 719_468, 146_097)
-    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    day = day - (153 * month + 2) // 5 + 1
-    month = month + 3 if month < 10 else month - 9
-    year += era * 400 + (month <= 2)
-    sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
-    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,39 +107,6 @@ def form_of(type_: Type, encoding: str) -> Form:
     return Form(encoding or next(iter(encodings_of(type_)), ""))
 
 
-_JSON_TYPES: dict[tuple[str, str], Any] = {
-    ("boolean", "number"): Literal[0, 1],
-    ("decimal", "base64"): bytes | VariableScale,
-    ("decimal", "string"): str,
-    ("decimal", "number"): Decimal,
-    ("date", "iso"): str,
-    ("timestamp", "iso"): str,
-    ("timestamp", "millis"): Annotated[int, Meta(ge=_FIRST // 1000, le=_LAST // 1000)],
-    ("timestamp", "seconds"): Annotated[int, Meta(ge=_FIRST // 1_000_000, le=_LAST // 1_000_000)],
-    ("timestamp", "nanos"): INT64,
-    ("binary", "base64url"): str,
-    ("binary", "hex"): str,
-    # Any JSON value; the decoder leaves it as it is, even null.
-    ("string", "json"): Raw,
-    ("string", "decimal"): Raw,
-    ("string", "base64"): bytes | VariableScale,
-    ("string", "days"): INT64 | str,
-    ("string", "micros"): INT64 | str,
-    ("string", "millis"): INT64 | str,
-    ("string", "nanos"): INT64 | str,
-    ("timestamp", "days"): Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)],
-    # What records had before the type of their column changed, and after it.
-    ("boolean", "any"): bool | int | str,
-    ("int", "any"): int | float | str,
-    ("long", "any"): int | float | str,
-    ("float", "any"): int | float | str,
-    ("double", "any"): int | float | str,
-    ("decimal", "any"): Decimal,
-    ("date", "any"): Annotated[int, Meta(ge=_FIRST_DAY, le=_LAST_DAY)] | str,
-    ("timestamp", "any"): Annotated[int, Meta(ge=_FIRST, le=_LAST)] | str,
-}
-
-
 def json_type(type_: Type, form: Form) -> Any:
     """The type that the decoder expects for a value that is not null."""
     if type_.element:
@@ -238,7 +132,7 @@ def conversion(type_: Type, form: Form) -> Conversion | None:
     if type_.name == "decimal":
         return _decimal(type_, form)
     if type_.name == "string" and form.encoding == "base64":
-        return lambda value: format_unscaled(value, form.scale)
+        return lambda value: lossless_text.format_unscaled(value, form.scale)
     return _CONVERSIONS.get((type_.name, form.encoding))
 
 
@@ -258,7 +152,7 @@ def _decimal(type_: Type, form: Form) -> Conversion:
 
 def _fit_unscaled(type_: Type, form: Form, value: bytes | VariableScale) -> Decimal:
     if isinstance(value, VariableScale):
-        return fit_decimal(_parse_unscaled(value, value.scale), type_)
+        return fit_decimal(_parse_unscaled(value.value, value.scale), type_)
     if form.scale is None:
         raise ScaleError(
             "is a decimal in base64, which does not show its scale. If all of its values have "
@@ -274,10 +168,8 @@ def _fit_unscaled(type_: Type, form: Form, value: bytes | VariableScale) -> Deci
         raise ScaleError(why) from error
 
 
-def _parse_unscaled(value: bytes | VariableScale, scale: int) -> Decimal:
+def _parse_unscaled(digits: bytes, scale: int) -> Decimal:
     """The number whose digits are a whole number of big-endian bytes in two's complement."""
-    digits = value.value if isinstance(value, VariableScale) else value
-    scale = value.scale if isinstance(value, VariableScale) else scale
     if not digits or len(digits) > 40 or abs(scale) > 1000:
         raise ValueError("is not a number in base64")
     return Decimal(int.from_bytes(digits, "big", signed=True)).scaleb(-scale, _EXACT)
@@ -378,7 +270,7 @@ _ELEMENTS: dict[str, Conversion] = {"float": lambda value: float(_require_no_zer
 
 
 def _float_of_any(value: float | str, most: float) -> float:
-    if value in _NOT_FINITE:
+    if value in NOT_FINITE:
         return float(value)
     number = _exact(value)
     if abs(number) > Decimal(most):
@@ -402,12 +294,12 @@ _CONVERSIONS: dict[tuple[str, str], Conversion] = {
     ("timestamp", "nanos"): _whole_micros,
     ("binary", "base64url"): _from_base64url,
     ("binary", "hex"): _from_hex,
-    ("string", "json"): json_text,
-    ("string", "decimal"): decimal_text,
-    ("string", "days"): date_text,
-    ("string", "micros"): partial(instant_text, digits=6),
-    ("string", "millis"): partial(instant_text, digits=3),
-    ("string", "nanos"): partial(instant_text, digits=9),
+    ("string", "json"): lossless_text.json_text,
+    ("string", "decimal"): lossless_text.decimal_text,
+    ("string", "days"): lossless_text.date_text,
+    ("string", "micros"): partial(lossless_text.instant_text, digits=6),
+    ("string", "millis"): partial(lossless_text.instant_text, digits=3),
+    ("string", "nanos"): partial(lossless_text.instant_text, digits=9),
     ("timestamp", "days"): lambda days: days * 86_400_000_000,
     ("boolean", "any"): _boolean_of_any,
     ("int", "any"): partial(_whole_of_any, low=-(2**31), high=2**31 - 1),

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.table.types import parse_type
-from tidefold.sources.records.encodings import VariableScale
+from tidefold.sources.records.lossless_text import VariableScale
 
 # The parameter of a column's schema in which a connector declares its placeholder.
 DECLARED = "__debezium.unavailable.value.placeholder"
