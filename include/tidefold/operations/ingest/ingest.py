@@ -34,11 +34,11 @@ from tidefold.operations.ingest.ingest_outcome import (
     describe_failure,
     describe_ingest,
     describe_nothing,
-    find_problems,
     format_reasons,
     join_outcomes,
 )
 from tidefold.operations.ingest.land_topic import Landed, land_topics
+from tidefold.operations.ingest.landing_problems import find_problems
 from tidefold.operations.ingest.limit_to_points import limit_to_points
 from tidefold.operations.ingest.parse import IngestRun, find_task_bytes, parse_round
 from tidefold.operations.ingest.resolve_operations import resolve_operations
