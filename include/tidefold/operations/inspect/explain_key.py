@@ -1,8 +1,7 @@
 """Explains the row of a key: the change that made it, and the outcome of the other changes.
 
-Reads only the table files of the key's bucket, and only the batches of the log that may contain its key group.
-
-Also contains the texts for people: operations, the outcome of a change, and how a row agrees with the log.
+Reads only the table files of the key's bucket, and only the batches of the log that may contain its key group. The
+texts for people are in `domain/explain/texts.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from itertools import zip_longest
 from typing import Any
 
 from tidefold.changelog.schema import CLEAR, DELETE, MERGE, UPSERT, number_of, order_columns, place_columns
@@ -28,11 +25,12 @@ from tidefold.domain.explain.key_history import (
     standing,
     unknown,
 )
+from tidefold.domain.explain.texts import REMARKS, format_order, why
 from tidefold.domain.key_groups import KeyGroups
 from tidefold.domain.log_state import ChangeSet, LandedFileRecord, LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot.transitions import require_readable
 from tidefold.domain.source_progress import name_partition
-from tidefold.domain.table.table_spec import FILE, Engine, Group, TableSpec
+from tidefold.domain.table.table_spec import Engine, Group
 from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, find_published, one_key, plan_from, require_state
@@ -42,39 +40,7 @@ from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import SQN, read_task
 
 OPS = {UPSERT: "upsert", DELETE: "delete", CLEAR: "clear", MERGE: "merge"}
-_SEVERAL = (Engine.PARTIAL, Engine.AGGREGATE)
-REMARKS = {
-    RowAgreement.MADE: "",
-    RowAgreement.DELETED: "There is no row: it was deleted.",
-    RowAgreement.EXPIRED: "There is no row: it was dropped for its age.",
-    RowAgreement.IMPORTED: "The log does not have the change that made the row: the row was imported.",
-    RowAgreement.CUT: "The log does not have the change that made the row: it was truncated, or lost in a rebuild.",
-    RowAgreement.ABSENT: "There is no row: no change of this key is folded.",
-    RowAgreement.DIFFERS: "The row differs from the log: `tidefold check verify` looks for damage.",
-}
 ShownRow = dict[str, Any]
-# Numbers of files are lower than times in their names.
-_FIRST_TIME = 10**12
-
-
-def why(told: ExplainedChange, winner: KeyChange | None, shape: TableSpec) -> str:
-    """Describes the outcome of a change, for people."""
-    gave = f"gives {', '.join(told.gave)}; " if told.gave and shape.merge.engine in _SEVERAL else ""
-    where = "" if told.snapshot is None else f"snapshot {told.snapshot} by run {told.run}"
-    lost = f" than change set {winner.sqn}" if winner else ""
-    return {
-        ChangeOutcome.CURRENT: gave
-        + (f"counts; folded into {where}" if where else "counts; not folded into a snapshot yet"),
-        ChangeOutcome.OLDER: f"older order{lost}",
-        ChangeOutcome.EARLIER: f"same order, earlier position{lost}",
-        ChangeOutcome.AGAIN: "the same change, sent again",
-        ChangeOutcome.REPEATED: "sent again: its order is below that of earlier records of its partition",
-        ChangeOutcome.REPLACED: f"replaced by a later fold{f'; folded into {where}' if where else ''}",
-        ChangeOutcome.SKIPPED: f"left out for good by the restore or import of {where}",
-        ChangeOutcome.LATER: f"later than this view: folded into {where}",
-        ChangeOutcome.AFTER: "committed after the instant of this view",
-        ChangeOutcome.WAITING: "not folded yet",
-    }[told.fate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +316,7 @@ class _Explaining:
             run=told.run or None,
             values={c.name: values[c.name] for c in state.shape.columns},
             record=self._finder.find(landed, number_of(values["_offset"])) if landed else "",
-            at=_format_order(change.order, state.shape),
+            at=format_order(change.order, state.shape),
             is_numbered=state.names is not None and not state.names.has_offsets,
         )
 
@@ -383,25 +349,6 @@ def _rank(values: ShownRow, group: Group) -> tuple[int, ...] | None:
         return ()
     ranks = [values[name] for name in group.order]
     return None if None in ranks else tuple(ranks)
-
-
-def _format_order(order: tuple[int, ...], shape: TableSpec) -> str:
-    """Formats an order for people: columns by their type."""
-    types = {column.name: column.type for column in shape.columns}
-    by = shape.order_by
-    if shape.orders_by_file:
-        types[FILE] = "timestamp" if order[-1] >= _FIRST_TIME else "int"
-    return "/".join(
-        _format_number(number, types.get(name, "")) for number, name in zip_longest(order, by[: len(order)])
-    )
-
-
-def _format_number(number: int, type_: str) -> str:
-    if type_ == "timestamp":
-        return (iso_instant(number) or str(number)).replace("+00:00", "Z")
-    if type_ == "date":
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date().isoformat()
-    return "none" if number < 0 and not type_ else str(number)
 
 
 def _hash(row: Mapping[str, Any] | None) -> str | None:
