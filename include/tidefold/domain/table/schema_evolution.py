@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -10,24 +9,18 @@ from itertools import pairwise
 
 from tidefold.domain.ingest.append import differences, is_empty, with_shape
 from tidefold.domain.log_state import LogState, State
+from tidefold.domain.table.reading import find_other_readings
 from tidefold.domain.table.table_spec import Column, Engine, TableSpec, rename_columns
 from tidefold.domain.table.types import (
     Schema,
-    encodings_of,
     first_schema,
     has_text,
     join_decimal,
-    parse_type,
     schema_of,
     widens,
     without_source_details,
 )
 from tidefold.errors import RefusedError
-
-# Encodings that can read one text, or one number, as different values; and pairs of them that read both alike.
-_ALIKE = ({"days", "micros", "millis", "seconds", "nanos", "any"}, {"base64", "base64url", "hex", "string", "any"})
-_SAME = ({"days", "any"}, {"micros", "any"}, {"string", "any"})
-_WORDS = tuple(f"{at}.{name}" for at in ("op", "profile") for name in ("upsert", "delete", "clear", "ignore"))
 
 
 class Policy(StrEnum):
@@ -118,8 +111,9 @@ def evolve(state: LogState, shape: TableSpec, policies: Policies, instant: str, 
     before = _take_back(state, shape)
     after = _next_schema(state, before[-1], shape, instant, run)
     differences = changes(before[-1], after, shape)
+    read = find_other_readings(state.shape, shape) if state.last_sqn else ()
     _require_same_log(state, after, shape)
-    _require_allowed(state, (*differences, *_changes_of_reading(state, shape)), policies)
+    _require_allowed(state, (*differences, *(SchemaChange(ChangeKind.READ, *one) for one in read)), policies)
     schemas = (*before, after) if differences else before
     schemas = schemas if schemas[1:] else ()
     return replace(state, shape=shape, schemas=schemas, fence=state.fence + (schemas != state.schemas))
@@ -193,10 +187,8 @@ def _differing(before: Schema, after: Schema) -> Iterator[SchemaChange]:
             yield _classify_type(column.name, former.type, column.type)
         if former.default != column.default:
             why = "the default of existing rows cannot change"
-            default = [
-                f"default {one.default}" if one.default is not None else "no default" for one in (former, column)
-            ]
-            yield SchemaChange(ChangeKind.RETYPE, column.name, default[0], default[1], why)
+            was, now = ("no default" if one.default is None else f"default {one.default}" for one in (former, column))
+            yield SchemaChange(ChangeKind.RETYPE, column.name, was, now, why)
     for column in columns.values():
         yield SchemaChange(ChangeKind.DROP, column.name, column.type)
 
@@ -292,62 +284,6 @@ def _hint(state: LogState) -> str:
     return (
         f"The log has no change yet: `tidefold retain drop {state.log} --yes`, then `tidefold step ingest {state.log}`."
     )
-
-
-def _changes_of_reading(state: LogState, shape: TableSpec) -> Iterator[SchemaChange]:
-    """Yields what would read values in another way than those of the log. What was refused may be read."""
-    if state.shape.reading is None or shape.reading is None or not state.last_sqn:
-        return
-    has_text = any(column.type == "string" for column in state.shape.columns)
-    old, new = dict(state.shape.reading), dict(shape.reading)
-    for name in {**old, **new}:
-        before, after = old.get(name, ""), new.get(name, "")
-        is_other = _moves_a_word(name, old, new) if name in _WORDS else not _reads_more(name, before, after, has_text)
-        if before != after and is_other:
-            yield SchemaChange(ChangeKind.READ, name, before or "the default", after or "the default")
-    columns = {column.name: column for column in state.shape.columns}
-    for column in shape.columns:
-        former = columns.get(column.name, column)
-        types = parse_type(former.type), parse_type(column.type)
-        one, other = (
-            part.encoding or next(iter(encodings_of(type_)), "")
-            for part, type_ in zip((former, column), types, strict=True)
-        )
-        if types[0].name == types[1].name and _reads_otherwise(one, other):
-            yield SchemaChange(ChangeKind.READ, column.name, f"encoding {one}", f"encoding {other}")
-
-
-def _reads_more(name: str, before: str, after: str, has_text: bool) -> bool:
-    """Whether an option reads every value as before: it only names what was refused before.
-
-    A text that means null was a value of a text column. A format with the year in front may read what ISO 8601 reads.
-    What was read as UTF-8 was UTF-8.
-    """
-    match name:
-        case "thousands" | "encoding" | "op.missing":
-            return not before
-        case "null" | "quoted_null":
-            return not has_text and before[:-1] in after
-    is_longer = name == "timestamp_formats" and after.startswith(before[:-1])
-    return is_longer and bool(after) and "%Y-" not in after[len(before) :]
-
-
-def _moves_a_word(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Whether a word of this list has another meaning now. A word without a meaning is refused."""
-    before, after, *others = (
-        json.loads(listed) for listed in (old.get(name, "[]"), *(new.get(n, "[]") for n in (name, *_WORDS)))
-    )
-    if "any" in (before, after, *others):
-        return True
-    return any(word in other for word in before if word not in after for other in others)
-
-
-def _reads_otherwise(one: str, other: str) -> bool:
-    """Whether one encoding can read what another one has written, as another value. Without a scale it reads none."""
-    plain = {encoding.partition("(")[0] for encoding in (one, other)}
-    if one == other or plain in _SAME or (plain == {"base64"} and "base64" in (one, other)):
-        return False
-    return any(plain <= alike for alike in _ALIKE)
 
 
 def _without(shape: TableSpec, names: set[str]) -> TableSpec:
