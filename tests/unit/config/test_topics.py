@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidefold.config import ConfigError, load_config
-from tidefold.config.models.sources import list_options, list_reading
+from tidefold.config.models.source_options import list_options, list_reading
 from tidefold.errors import InvalidInputError
 from tidefold.sources.kafka.client import Topic, read_settings
 

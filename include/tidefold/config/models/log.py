@@ -15,14 +15,8 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 from tidefold.config.models import table
 from tidefold.config.models.kafka import KafkaEntry
 from tidefold.config.models.sections import AlarmsEntry, locate
-from tidefold.config.models.sources import (
-    DebeziumEntry,
-    LandedEntry,
-    SourceEntry,
-    StateJsonEntry,
-    list_options,
-    list_reading,
-)
+from tidefold.config.models.source_options import list_options, list_reading
+from tidefold.config.models.sources import DebeziumEntry, LandedEntry, SourceEntry, StateJsonEntry
 from tidefold.config.models.units import Span
 from tidefold.domain.key_groups import Redistribution, RedistributionMode
 from tidefold.domain.log_state import Expire
