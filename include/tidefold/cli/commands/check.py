@@ -8,9 +8,10 @@ Example: tidefold check doctor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,9 @@ from tidefold.cli.terminal import LogOrSet, Logs, SnapshotId, Terminal, choose_l
 from tidefold.cli.whole_set import OfSet, VersionNumber, name_target
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.operations.ground.outcome import Outcome, for_each_log
+
+if TYPE_CHECKING:
+    from tidefold.operations.ground.pipeline import Pipeline
 
 Seconds = Annotated[float, typer.Option("--seconds", help="How long a check may take.", min=1, max=600)]
 _FAILED = 1
@@ -95,7 +99,6 @@ def verify(
 
     Next: tidefold restore LOG ID --log-position replay, if no intact copy is left
     """
-    from tidefold.operations.verify.scope import add_readers
     from tidefold.operations.verify.scrub import parse_budget, scrub
     from tidefold.operations.verify.verify import VerifyRequest
     from tidefold.operations.verify.verify import verify as verify_all
@@ -113,14 +116,17 @@ def verify(
         return verify_all(pipeline, log, VerifyRequest(snapshot, deep, repair, record=True), tell)
 
     outcomes = for_each_log(choose_logs(pipeline, logs), act)
-    if spark:
-        from tidefold.cli.spark_submit import run_step
-        from tidefold.spark.steps import VerifyStep
+    return print_verified(terminal, _verify_on_spark(terminal, pipeline, outcomes) if spark else outcomes)
 
-        # The worse of the two results decides.
-        compared = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
-        outcomes = [add_readers(outcome, readers) for outcome, readers in zip(outcomes, compared, strict=True)]
-    return print_verified(terminal, outcomes)
+
+def _verify_on_spark(terminal: Terminal, pipeline: Pipeline, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Compares the published tables through Spark's Delta reader, too. The worse of the two results decides."""
+    from tidefold.cli.spark_submit import run_step
+    from tidefold.operations.verify.scope import add_readers
+    from tidefold.spark.steps import VerifyStep
+
+    compared = run_step(terminal, pipeline, VerifyStep(), [outcome.log for outcome in outcomes])
+    return [add_readers(outcome, readers) for outcome, readers in zip(outcomes, compared, strict=True)]
 
 
 def drill(
