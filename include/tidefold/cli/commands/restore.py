@@ -66,33 +66,31 @@ def restore(
     Next: tidefold step quality LOG, then tidefold step confirm LOG
     """
     from tidefold.operations.restore.restore import Restore
-    from tidefold.operations.sets.read import find_set
     from tidefold.operations.sets.restore import RestoreSet
 
-    pipeline, by = terminal.pipeline(), getpass.getuser()
-    name = name_target(log, of_set, version, snapshot)
+    pipeline, name, by = terminal.pipeline(), name_target(log, of_set, version, snapshot), getpass.getuser()
     if log_position is None:
         raise InvalidInputError("LOG_POSITION_MISSING", "A restore needs --log-position.")
     if of_set is None:
         if snapshot is None:
             raise InvalidInputError("SNAPSHOT_MISSING", "A restore needs the id of a snapshot.")
         request = Restore(run_id(run), RestorePoint(snapshot, log_position), takeover, by=by)
-        return _restore(terminal, pipeline, request, [pipeline.log(name).id], dry_run)
+        return _restore(terminal, pipeline, request, name, dry_run)
     if version is None:
         hint = f"`tidefold set show {name}` lists the versions."
         raise InvalidInputError("SET_VERSION_MISSING", "The restore of a set needs --version.", hint=hint)
     whole = RestoreSet(run_id(run), name, version, takeover, log_position, by)
-    return _restore(terminal, pipeline, whole, find_set(pipeline, name).logs, dry_run)
+    return _restore(terminal, pipeline, whole, name, dry_run)
 
 
-def _restore(
-    terminal: Terminal, pipeline: Pipeline, request: Restore | RestoreSet, logs: Sequence[str], dry_run: bool
-) -> int:
+def _restore(terminal: Terminal, pipeline: Pipeline, request: Restore | RestoreSet, name: str, dry_run: bool) -> int:
     from tidefold.cli.spark_submit import run_step
     from tidefold.operations.restore.restore import Restore, RestorePlanDetails, explain
+    from tidefold.operations.sets.read import find_set
     from tidefold.operations.sets.restore import explain_set, restore_set
     from tidefold.spark.steps import MaterializeStep
 
+    logs = [pipeline.log(name).id] if isinstance(request, Restore) else find_set(pipeline, name).logs
     if dry_run:
         outcomes = (
             [explain(pipeline, logs[0], request)] if isinstance(request, Restore) else explain_set(pipeline, request)
