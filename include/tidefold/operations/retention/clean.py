@@ -249,12 +249,8 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
     The next call finishes an interrupted drop. Raises RefusedError while an attempt is open, somebody holds a snapshot,
     or the log is in a set.
     """
-    require_alone(
-        pipeline,
-        log,
-        ", whose readers open its table together with the others.",
-        hint=f"Remove `{log}` from the set in the configuration first.",
-    )
+    hint = f"Remove `{log}` from the set in the configuration first."
+    require_alone(pipeline, log, ", whose readers open its table together with the others.", hint)
     ledger = pipeline.ledger(log)
     try:
         state = ledger.read()
