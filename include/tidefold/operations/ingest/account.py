@@ -43,11 +43,8 @@ def account_files(store: Store, parsed: Parsed, before: Accounted) -> Accounted 
     planned, state, tasks = before.planned, before.state, before.planned.plan.take
     joined, apart = join_parts(store, parsed.files)
     results = _without_copies(planned, state, {**before.results, **joined})
-    arrivals: list[IngestedFile] = []
-    problems: list[FileProblem] = []
-    waiting: set[int | str] = set()
-    again: set[str] = set()
-    refused = Counter(before.refused)
+    arrivals, problems, refused = list[IngestedFile](), list[FileProblem](), Counter(before.refused)
+    waiting, again = set[int | str](), set[str]()
     for task in tasks:
         file = task.file
         if file.queue in waiting or (LOADED in waiting and all(one.code != "DUMP_LATE" for one in problems)):
