@@ -123,9 +123,8 @@ def _describe_staged(
 def _details(
     attempt: Attempt, manifest: Manifest, results: Sequence[FoldResult], copy: LocalCopyDetails | None
 ) -> StagedDetails:
-    snapshot, restored = attempt.snapshot, attempt.restored
+    snapshot, restored, restore, imported = attempt.snapshot, attempt.restored, None, None
     own = None if snapshot.external else snapshot.parent
-    restore = imported = None
     if restored and restored.snapshot is not None:
         restore = StagedRestore(
             restored=restored.snapshot,
