@@ -22,7 +22,7 @@ from tidefold.errors import CorruptError, NotFoundError
 from tidefold.fold.base_rows import BaseFiles, BucketRows, open_bucket, with_schema
 from tidefold.fold.inputs import MANY, Inputs
 from tidefold.fold.link_files import link_file
-from tidefold.fold.merge.arrow_merge import is_plain
+from tidefold.fold.merge.arrow_merge import is_plain, select_keys
 from tidefold.fold.merge.merge import are_newer, has_clears, list_left_out, mark_rows, merge_bucket, to_mark
 from tidefold.fold.plan import FoldResult, FoldTask, Input, Recipe, RewriteAction
 from tidefold.storage.safe_files import open_scratch
@@ -100,8 +100,7 @@ def _merge_bucket(
     before_expiry, shape = _Count(), task.plan.shape
     based = BaseFiles([one for one in recipe.base if one is not large], task.plan.aligner, recipe.schema)
     if large and not is_plain(changes, shape):
-        schema = pa.schema([table_schema(shape).field(name) for name in shape.key])
-        keys = changes.select(list(shape.key)).cast(schema)
+        keys = select_keys(changes, shape)
         if not are_newer(changes, large, keys, shape, inputs):
             # The old rows count, too. All of these keys leave the large file, whether their change counts or not.
             based = BaseFiles(recipe.base, task.plan.aligner, recipe.schema, large, keys)

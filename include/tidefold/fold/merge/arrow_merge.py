@@ -98,10 +98,16 @@ def find(
     if shape.stores_order:
         last = last.append_column(ORDER, _list_places(last, shape))
     schema, ops = table_schema(shape), last.column("_op")
-    keys = last.select(list(shape.key)).cast(pa.schema([schema.field(name) for name in shape.key]))
+    keys = select_keys(last, shape)
     deletes = pc.sum(pc.equal(ops, DELETE)).as_py() or 0
     rows = last.filter(pc.equal(ops, UPSERT)) if deletes else last
     return Newest(keys, rows.select(schema.names).cast(schema), deletes)
+
+
+def select_keys(changes: pa.Table, shape: TableSpec) -> pa.Table:
+    """Returns the key of each change, with the types of the table."""
+    schema = table_schema(shape)
+    return changes.select(list(shape.key)).cast(pa.schema([schema.field(name) for name in shape.key]))
 
 
 def _is_whole(changes: pa.Table, shape: TableSpec) -> bool:

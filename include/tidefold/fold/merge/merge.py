@@ -83,7 +83,7 @@ def merge_bucket(
     base: BucketRows,
     changes: pa.Table,
     shape: TableSpec,
-    cleared: Sequence[int] = (),
+    cleared: tuple[int, ...] = (),
     horizon: int | None = None,
     *,
     memory: int,
@@ -99,16 +99,15 @@ def merge_bucket(
     memory: bytes above which the merge spills into `scratch`.
     is_sorted: the base is in the order of its key, or the order does not matter.
     """
-    before, hidden, clears = tuple(cleared), base.read_sidecar(), has_clears(changes)
-    is_first = base.rows is None and not before
-    newest = None if clears or not is_sorted or hidden else arrow_merge.find(changes, before, shape, memory, is_first)
+    hidden, clears, is_first = base.read_sidecar(), has_clears(changes), base.rows is None and not cleared
+    newest = None if clears or not is_sorted or hidden else arrow_merge.find(changes, cleared, shape, memory, is_first)
     if newest:
-        yield _replace_rows(base, newest, before, shape)
+        yield _replace_rows(base, newest, cleared, shape)
         return
     with _values_explained(), connect(memory, scratch) as connection:
         connection.register("changes", changes)
-        highest = _make_live(connection, clears, shape, before)
-        emptied = highest > before and shape.merge.engine is not Engine.HISTORY
+        highest = _make_live(connection, clears, shape, cleared)
+        emptied = highest > cleared and shape.merge.engine is not Engine.HISTORY
         clears_rows = _count_cleared(connection, shape, highest) if emptied else (0, 0)
         since = highest if emptied and shape.clears_by_columns else ()
         rows, beside = (None, None) if emptied and not since else (base.rows, hidden)
