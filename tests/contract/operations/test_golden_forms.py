@@ -205,9 +205,9 @@ def test_whatever_is_stored_has_a_form_or_a_reason() -> None:
     assert named == set(FORMS)
 
 
-def read_archives() -> Iterator[tuple[str, Callable[[], bytes]]]:
+def read_archives(pattern: str = "*") -> Iterator[tuple[str, Callable[[], bytes]]]:
     """Yields the files of all golden stores, each with what reads it."""
-    for archive in ARCHIVES:
+    for archive in (one for one in ARCHIVES if one.match(pattern)):
         with tarfile.open(archive) as packed:
             for member in packed:
                 if member.isfile() or member.islnk():
@@ -251,7 +251,7 @@ def list_kinds(kind: Any, kinds: set[type]) -> set[type]:
 def collect(kind: Any, document: Any, members: Members) -> None:
     """Adds the fields that have something in a document: a field that is always empty shows nothing.
 
-    The names that the program does not know are those of `object`.
+    Names that the program does not know are those of `object`, names that a document lacks those of `type`.
     """
     names = list_fields(kind)
     if names and issubclass(kind, Enum):
@@ -260,6 +260,8 @@ def collect(kind: Any, document: Any, members: Members) -> None:
         hints = get_type_hints(kind)
         left = document[len(names) :] if isinstance(document, list) else document.keys() - names
         members[object] |= {f"{kind.__name__}.{one}" for one in left}
+        lacking = names[len(document) :] if isinstance(document, list) else set(names) - document.keys()
+        members[type] |= {f"{kind.__name__}.{one}" for one in lacking}
         pairs = zip(names, document, strict=False) if isinstance(document, list) else document.items()
         for name, value in pairs:
             if name in names and (value or list_fields(hints[name])):
@@ -284,9 +286,13 @@ def _list_items(kind: Any, document: Any) -> Iterator[tuple[Any, Any]]:
 
 @pytest.fixture(scope="module")
 def stored() -> Members:
-    """What the golden stores have of each kind of value."""
+    return collect_archives()
+
+
+def collect_archives(pattern: str = "*") -> Members:
+    """Returns what the golden stores have of each kind of value."""
     members: Members = defaultdict(set)
-    for name, read in read_archives():
+    for name, read in read_archives(pattern):
         for form in FORMS.values():
             if form.kind and re.fullmatch(form.path, name):
                 document = json.loads(read())
@@ -308,6 +314,12 @@ def test_each_stored_field_and_kind_has_something_in_a_golden_store(stored: Memb
 def test_no_field_of_a_golden_store_is_passed_over(stored: Members) -> None:
     """A name that changed, or left the program, is read as if it had nothing, without an error. Keep the old one."""
     assert [one for one in stored[object] if one.partition(".")[2] not in ("format", "version", "checksum")] == []
+
+
+@pytest.mark.xfail(strict=True, reason="v7-kinds is older than StreamPosition.since: `make golden NAMES=kinds`")
+def test_golden_stores_of_this_number_have_every_name() -> None:
+    """A whole value is written with all its names. If one lacks some, raise STORED_FORMAT: its form is another one."""
+    assert collect_archives(f"v{STORED_FORMAT}-*")[type] == set()
 
 
 def test_stored_words_change_only_with_the_number_of_the_form() -> None:
