@@ -290,7 +290,7 @@ def _stand_for(
     complete: bool,
     changed: float,
     etag: str,
-    refused: int = 0,
+    refused: int,
 ) -> LandedFileRecord:
     return LandedFileRecord(
         *(number, name, length, checksum, topic),

@@ -34,7 +34,7 @@ def list_reading(source: SourceEntry, folder: Path = Path()) -> dict[str, str]:
     """Returns the options that decide how values are read, as JSON, where they are not the defaults."""
     options: dict[str, Any] = source.model_dump(mode="json", exclude=_READS_NO_VALUE, exclude_defaults=True)
     if options.pop("op", None):
-        # Logs from before these two have no word of them.
+        # What came after the first stores is left out at its default: their logs have no word of it.
         op, new = source.model_dump(mode="json")["op"], {"missing": "refuse"}
         options |= {f"op.{name}": value for name, value in op.items() if (name, value) not in new.items()}
     if options.get("time_zone") == "UTC":
