@@ -316,7 +316,6 @@ def test_no_field_of_a_golden_store_is_passed_over(stored: Members) -> None:
     assert [one for one in stored[object] if one.partition(".")[2] not in ("format", "version", "checksum")] == []
 
 
-@pytest.mark.xfail(strict=True, reason="v7-kinds is older than StreamPosition.since: `make golden NAMES=kinds`")
 def test_golden_stores_of_this_number_have_every_name() -> None:
     """A whole value is written with all its names. If one lacks some, raise STORED_FORMAT: its form is another one."""
     assert collect_archives(f"v{STORED_FORMAT}-*")[type] == set()
