@@ -50,20 +50,20 @@ class _Commands(TyperGroup):
     """All commands. A former word is answered with the one of now."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if not ctx.resilient_parsing and (now := self._find_now(args)):
-            typer.echo(f"now: tidefold {now}", err=True)
+        if not ctx.resilient_parsing and (words := self._find_now(args)):
+            typer.echo("There is no command `tidefold {}`. Use `tidefold {}`.".format(*words), err=True)
             raise typer.Exit(2)
         return super().resolve_command(ctx, args)
 
-    def _find_now(self, args: list[str]) -> str | None:
+    def _find_now(self, args: list[str]) -> tuple[str, str] | None:
+        """Returns the former words, and those of now."""
         for former, now in _FORMER.items():
             word, *options = former.split()
             if args[0] == word and set(options) <= set(args):
-                return now
+                return former, now
         groups = {} if args[0] in self.commands else self.commands
-        return next(
-            (f"{name} {args[0]}" for name, one in groups.items() if args[0] in getattr(one, "commands", ())), None
-        )
+        grouped = (name for name, one in groups.items() if args[0] in getattr(one, "commands", ()))
+        return next(((args[0], f"{name} {args[0]}") for name in grouped), None)
 
 
 class _Group(TyperGroup):

@@ -24,13 +24,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.presentation.tables import mask_control_characters
 
 if TYPE_CHECKING:
     from tidefold.operations.ground.pipeline import Pipeline
 
-_WIDTH = 100
+# Wider than any table: a name that is cut cannot be searched for.
+_PIPED_WIDTH = 100_000
 _BUG_CODE = 1
 _INTERRUPTED = 130
 _Config = Annotated[Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.")]
@@ -134,6 +136,10 @@ class Terminal:
         sys.stderr.write(mask_control_characters(text) + "\n")
         sys.stderr.flush()
 
+    def note_cut(self, shown: int, noun: str, more: str = "--limit") -> None:
+        """Prints that a result has more than is shown, and what shows it."""
+        self.note(f"the first {noun if shown == 1 else count_noun(shown, noun)}; {more} shows more")
+
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turns an error in the block into an exit code and two lines, instead of a traceback."""
@@ -179,8 +185,8 @@ def _finite(data: Any) -> Any:
 
 
 def terminal_width() -> int:
-    """Returns COLUMNS, or the width of the terminal. Piped output has the width that the tables were designed for."""
-    return shutil.get_terminal_size((_WIDTH, 0)).columns
+    """Returns COLUMNS, or the width of the terminal. Piped output is as wide as its tables need."""
+    return shutil.get_terminal_size((_PIPED_WIDTH, 0)).columns
 
 
 def _console() -> Any:

@@ -38,7 +38,9 @@ def plan_lines(plan: Plan) -> list[str]:
     """Returns the lines of a plan."""
     told: list[tuple[str, str]] = [("edit", one) for one in plan.edits] or [("edit", "none of the table definition")]
     told += [("ingest", plan.ingested), ("gate", plan.gate)]
-    told += [("refused", f"{count:,} records of {name}") for name, count in [*plan.refused.items()][:_SHOWN]]
+    told += [
+        ("refused", f"{count_noun(count, 'record')} of {name}") for name, count in [*plan.refused.items()][:_SHOWN]
+    ]
     told.append(("rows", f"{plan.rows[0]:,} before, {plan.rows[1]:,} now"))
     told += [("", ", ".join(f"{count:,} {kind}" for kind, count in count_differences(plan).items()))]
     if not plan.joined_by and plan.rows[0]:

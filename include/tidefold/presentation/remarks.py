@@ -1,8 +1,9 @@
-"""What a person should know or do about logs, one line each."""
+"""What a person should know or do about logs, one line each; nothing that an alarm of the log says."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 # So many partitions of a topic are listed.
 _PARTITIONS = 4
+_SENTENCE_END = re.compile(r"(?<=\.) ")
 
 
 def remarks(statuses: Sequence[LogStatus]) -> list[str]:
@@ -34,23 +36,19 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
             again = f"`tidefold {words[status.attempt.reshape is None]}` goes on"
             lines.append(f"{status.log}: {again}, `tidefold step abort {status.log}` undoes it.")
         lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
-        lines += [f"{status.log}: {problem}." for problem in (status.table, status.why) if problem]
+        gate = any(alarm.kind is AlarmKind.GATE for alarm in status.alarms)
+        lines += [f"{status.log}: {problem}." for problem in (status.table, "" if gate else status.why) if problem]
         lines += [f"{status.log}: {remark}" for remark in _describe_failed_run(status)]
         if status.schema_waits:
             lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")
         if status.experimental:
             lines.append(f"{status.log}: {status.experimental}.")
-        if status.quarantined:
-            which = "its row" if status.quarantined == 1 else "their rows"
-            lines.append(
-                f"{status.log}: {count_noun(status.quarantined, 'refused record')}: {which} may be missing or stale; "
-                f"next: `tidefold quarantine show {status.log}`."
-            )
+        lines += [f"{status.log}: {remark}" for remark in _describe_refused(status)]
         if status.latest and status.latest.ties:
             lines.append(f"{status.log}: snapshot {status.latest.id}, {describe_ties(status.latest.ties)}.")
         lines += [f"{status.log}: {remark}" for remark in _describe_override(status)]
         lines += [f"{status.log}: {remark}" for remark in (*_describe_lag(status), *_landing(status))]
-        if status.report:
+        if status.report and not gate:
             lines.append(f"{status.log}: `tidefold snapshot report {status.log}` names the page with the details.")
         lines += [f"{status.log}: {remark}" for remark in _describe_skipped(status)]
         lines += [f"{status.log}: {remark}." for remark in _list_refs(status)]
@@ -58,8 +56,20 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
 
 
 def alarm_lines(statuses: Iterable[LogStatus]) -> list[str]:
-    """One line for each alarm of each log."""
-    return [f"{alarm.log}: {alarm}" for status in statuses for alarm in status.alarms]
+    """One line for each alarm of each log. The next step of the most severe one is last."""
+    return [f"{alarm.log}: {alarm}" for status in statuses for alarm in reversed(status.alarms)]
+
+
+def _describe_refused(status: LogStatus) -> Iterable[str]:
+    """Counts the refused records, unless the gate or a landed file says more about them."""
+    show = f"`tidefold quarantine show {status.log}`"
+    if (
+        status.quarantined
+        and "refused records" not in status.why
+        and not any(show in problem.hint for problem in status.landing.listed)
+    ):
+        which = "its row" if status.quarantined == 1 else "their rows"
+        yield f"{count_noun(status.quarantined, 'refused record')}: {which} may be missing or stale; next: {show}."
 
 
 def _describe_failed_run(status: LogStatus) -> Iterable[str]:
@@ -116,8 +126,10 @@ def _landing(status: LogStatus) -> Iterable[str]:
     """Lists landed files that were not ingested or brought nothing new, those of one kind in one line."""
     for code, number in status.landing.counts:
         named = [p for p in status.landing.listed if p.code == code]
+        if number == 1 and named and any(str(named[0]) in alarm.message for alarm in status.alarms):
+            continue
         if not named:
-            yield f"[{code}] {number:,} landed files."
+            yield f"[{code}] {count_noun(number, 'landed file')}."
             continue
         others = ""
         if number > 1:
@@ -125,7 +137,9 @@ def _landing(status: LogStatus) -> Iterable[str]:
             unnamed = number - min(len(named), 4)
             others = f" The same holds for {names}{f' and {unnamed:,} more' if unnamed else ''}."
         since = f" Since {format_minute(named[0].since)}." if named[0].since else ""
-        yield f"[{code}] {named[0].message}{since}{others} {named[0].hint}"
+        # The gate gives the same advice on refused records.
+        steps = [step for step in _SENTENCE_END.split(named[0].hint) if step.rstrip(".") not in status.why]
+        yield " ".join([f"[{code}] {named[0].message}{since}{others}", *steps])
 
 
 def _as_of_attempts(status: LogStatus) -> Iterable[str]:
@@ -152,7 +166,7 @@ def _list_refs(status: LogStatus) -> Iterable[str]:
     if status.local_partial:
         yield f"of the local copy of snapshot {', '.join(map(str, status.local_partial))} files are gone"
     if status.uploads and status.uploads.failures:
-        yield f"{status.uploads.failures:,} attempts to upload failed, {status.uploads.segments:,} uploads succeeded"
+        yield f"{count_noun(status.uploads.failures, 'upload')} failed, {status.uploads.segments:,} succeeded"
     if status.garbage:
-        which = "1 segment waits" if status.garbage == 1 else f"{status.garbage:,} segments wait"
-        yield f"{which} to be removed by `tidefold retain truncate {status.log}`"
+        waiting = count_noun(status.garbage, "segment waits", "segments wait")
+        yield f"{waiting} to be removed by `tidefold retain truncate {status.log}`"

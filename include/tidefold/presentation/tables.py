@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidefold.domain.ingest.append import differences
 from tidefold.domain.snapshot.select_kind import NAMED_KIND
@@ -73,15 +73,19 @@ def format_place(file: str, number: int) -> str:
 
 
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without frame. A column whose name ends in `>` is right-aligned; long values go on below."""
+    """A table without frame. Long values go on below.
+
+    A column whose name ends in `>` is right-aligned, and its values, as those of one in `=`, stay in one line.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
     for column in columns:
-        right = column.endswith(">")
-        table.add_column(column.removesuffix(">"), justify="right" if right else "left", no_wrap=right, overflow="fold")
+        name, last = column.rstrip(">="), column[-1:]
+        justify: Literal["left", "right"] = "right" if last == ">" else "left"
+        table.add_column(name, justify=justify, no_wrap=bool(last) and last in ">=", overflow="fold")
     for row in rows:
         table.add_row(*(Text(mask_control_characters(cell)) for cell in row))
     return table
@@ -169,7 +173,7 @@ def local_lines(use: LocalUse | None) -> list[str]:
     if use is None:
         return []
     of = f" of {in_units(use.quota)}" if use.quota else ""
-    where = f"{len(use.roots)} folders" if len(use.roots) > 1 else "1 folder"
+    where = count_noun(len(use.roots), "folder")
     lines = [f"local copies take {in_units(use.bytes)}{of} on this machine, in {where}."]
     return lines + [
         f"local copies in {root.path} cannot be looked at: {root.error}" for root in use.roots if root.error
@@ -184,7 +188,7 @@ def history_table(snapshots: Sequence[Snapshot]) -> Table:
         "kind",
         "epoch>",
         "base>",
-        "sqn>",
+        "sets>",
         "rows>",
         "full>",
         "written>",

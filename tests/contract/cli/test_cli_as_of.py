@@ -38,7 +38,7 @@ def test_a_plan_tells_what_would_be_folded_and_changes_nothing(pipeline: Pipelin
     before = contents(Path())
     done = call("snapshot", "as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")
     assert done.exit_code == 0
-    assert "would fold at most 1 changes of 1 change sets onto snapshot 1 (2 rows)" in done.stdout
+    assert "would fold at most 1 change of 1 change set onto snapshot 1 (2 rows)" in done.stdout
     [outcome] = call_json("snapshot", "as-of", "accounts", "--at", "2025-11-03T12:00:00Z", "--dry-run")["outcomes"]
     assert (outcome["facts"]["base"], outcome["facts"]["change_sets_later"]) == (1, 1)
     assert contents(Path()) == before

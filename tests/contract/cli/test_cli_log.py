@@ -173,9 +173,10 @@ def test_clean_plans_which_runs_end_and_names_their_files(pipeline: Pipeline) ->
     before = pipeline.store.list("")
     planned = call("retain", "clean", "accounts", "--dry-run")
     assert planned.stdout.splitlines() == [
-        "(store): planned: would end 1 unfinished run, 1 announced files; those that no log needs would be deleted",
+        "(store): planned: would end 1 unfinished run, 1 announced file; those that no log needs would be deleted",
         "accounts: nothing: nothing was left behind",
         "  (store): changelog/test/dead.seg",
+        "  (store): in all 1 file",
     ]
     assert pipeline.store.list("") == before
     store, _ = call_json("retain", "clean", "accounts")["outcomes"]

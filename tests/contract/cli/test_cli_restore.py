@@ -5,6 +5,7 @@ Requirements L6, L8.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -90,7 +91,8 @@ def test_explain_prints_the_plan_and_changes_nothing(pipeline: Pipeline, made: B
     assert lines[2].startswith(f"  accounts:   {file.name}, ")
     assert lines[3] == f"  accounts:     local:accounts/0000000002/_data/{file.name}: missing"
     assert lines[4].startswith(f"  accounts:     store:tables/accounts/_data/{file.name}: there, ")
-    assert lines[6].startswith("  accounts:   else snapshot 1 and the change sets 2, ")
+    assert lines[6].startswith("  accounts:   else snapshot 1 and the change set 2, ")
+    assert re.fullmatch(r"  accounts: in all \d+ files, [\d.]+ kB to read", lines[-1])
     said = call_json("restore", LOG, "2", "--log-position", "replay", "--dry-run")
     assert len(said["outcomes"][0]["facts"]["buckets"]) == 4
     refused = call("restore", LOG, "9", "--log-position", "replay", "--dry-run")
@@ -102,7 +104,7 @@ def test_to_another_place(pipeline: Pipeline, tmp_path: Path) -> None:
     to = tmp_path / "to"
     done = call("move", "export", LOG, "2", "--to", str(to))
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"accounts: restored: snapshot 2: {len(SECOND)} rows in 4 files at {to}")
+    assert done.stdout.startswith(f"accounts: exported: snapshot 2: {len(SECOND)} rows in 4 files at {to}")
     assert "next:" not in done.stderr
     assert rows_of(str(to)) == SECOND
     again = call("move", "export", LOG, "2", "--to", str(to))

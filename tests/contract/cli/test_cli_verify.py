@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -42,8 +43,9 @@ def test_a_whole_log_is_one_line_and_a_log_without_data_too(pipeline: Pipeline) 
     done = call("check", "verify")
     assert done.exit_code == 0
     whole, nothing = done.stdout.splitlines()
-    assert whole.startswith("accounts: whole: ")
-    assert whole.endswith(", nothing is damaged")
+    assert re.fullmatch(
+        r"accounts: whole: nothing is damaged in \d+ files \(\d+ copies\)(; \d+ files have only one copy)?", whole
+    )
     assert nothing == "tellers: nothing: the store has no such log"
 
 
@@ -122,8 +124,7 @@ def test_diff_counts_and_shows(pipeline: Pipeline) -> None:
     }  # fmt: skip
     assert (rows[30]["before"], rows[2]["after"]) == (None, None)
     assert (
-        call("snapshot", "diff", "accounts", "1", "2", "--limit", "1").stderr
-        == "the first 1 rows; --limit shows more\n"
+        call("snapshot", "diff", "accounts", "1", "2", "--limit", "1").stderr == "the first row; --limit shows more\n"
     )
 
 

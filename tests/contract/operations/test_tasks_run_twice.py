@@ -274,7 +274,7 @@ def test_savepoints_imports_and_restores_to_a_place(
     assert savepoints.save(pipeline, tmp_path / "saved", layout).status == "saved"
     if layout is Layout.NATIVE:
         assert rows_of(str(tmp_path / "saved")) == savepoints.THIRD
-    assert export.restore_to(pipeline, "accounts", 2, str(tmp_path / "there")).status == "restored"
+    assert export.restore_to(pipeline, "accounts", 2, str(tmp_path / "there")).status == "exported"
     assert rows_of(str(tmp_path / "there")) == savepoints.SECOND
     for mode in (Ownership.NO_CLAIM, Ownership.LEGACY):
         other = make_pipeline(tmp_path / f"other-{mode.name}")

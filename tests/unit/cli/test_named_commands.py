@@ -113,7 +113,8 @@ def test_help_shows_nine_commands_first_then_one_line_for_each_group() -> None:
 )
 def test_a_former_word_is_answered_with_the_one_of_now(former: str, now: str) -> None:
     done = call(*former.split(), code=2)
-    assert (done.stderr, done.stdout) == (f"now: tidefold {now}\n", "")
+    word = "restore --to" if former.startswith("restore") else former.split()[0]
+    assert (done.stderr, done.stdout) == (f"There is no command `tidefold {word}`. Use `tidefold {now}`.\n", "")
     assert find_mistake(now) == ""
 
 

@@ -58,7 +58,8 @@ def status(terminal: Terminal, logs: Logs = None) -> int:
     }
     lines = [line for s in statuses for line in proof_lines(s, now())]
     of_sets = [line for one in sets for line in set_lines(one)]
-    terminal.result(data, *parts, *alarm_lines(statuses), *of_sets, *remarks(statuses), *lines, *local_lines(use))
+    alarms = alarm_lines(statuses)
+    terminal.result(data, *parts, *of_sets, *remarks(statuses), *lines, *local_lines(use), *alarms)
     failed = (one.error.exit_code for one in sets if one.error)
     return exit_code(s.error for s in statuses if s.error) or next(failed, 0)
 
@@ -125,7 +126,7 @@ def _describe(answer: KeyExplained) -> list[Any]:
     parts += [answer.remark] if answer.remark else []
     parts += _describe_maker(answer.made_by) if answer.made_by else []
     if others := [one for one in answer.changes if one != answer.made_by]:
-        columns = ("sqn>", "op", "order", "offset>", "committed", "outcome", "landed as")
+        columns = ("change\nset>", "op", "order", "offset>", "committed=", "outcome", "landed as")
         parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
     parts += [""] if answer.unknown else []
     parts += [_unknown(first, last, answer.lost_from) for first, last in answer.unknown]

@@ -227,10 +227,9 @@ def rebuild(
         return _rebuild_table(terminal, pipeline, name, plan)
     outcome = act(pipeline, name, plan) if of_set is None else rebuild_set(pipeline, name, plan)
     after = f"tidefold move rebuild {'' if of_set is None else '--set '}{name} --yes" if plan else ""
-    code = print_outcomes(terminal, [outcome], after=after)
-    for unknown in outcome.details.unknown if isinstance(outcome.details, RebuildDetails | RebuiltSetDetails) else ():
-        terminal.line(f"  {outcome.log}: not known any more: {unknown}")
-    return code
+    unknown = outcome.details.unknown if isinstance(outcome.details, RebuildDetails | RebuiltSetDetails) else ()
+    lines = [f"not known any more: {one}" for one in unknown]
+    return print_outcomes(terminal, [outcome], after=after, below=lambda outcome: lines)
 
 
 def _rebuild_table(terminal: Terminal, pipeline: Pipeline, log: str, plan: bool) -> int:

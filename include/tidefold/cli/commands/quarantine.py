@@ -83,7 +83,7 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: MaxRecords = 20
     data = {"log": log, "records": [asdict(one) for one in records], "more": more}
     terminal.result(data, *(lines or ["no such record is refused"]))
     if more:
-        terminal.note(f"the first {limit} records; --limit shows more")
+        terminal.note_cut(limit, "record")
     if records:
         terminal.note(f"next: {advise_on_log(pipeline, log)}")
 

@@ -82,7 +82,8 @@ def read(
     cells = [[format_cell(row[name]) for name in schema.names] for row in shown]
     terminal.result(data, row_table(schema.names, cells, terminal_width()))
     if more:
-        terminal.note(f"the first {limit} rows; --limit shows more")
+        # `run` shows rows, too.
+        terminal.note_cut(limit, "row", "--limit" if terminal.command == "read" else f"`tidefold read {log} --limit N`")
 
 
 def _parse_wanted(live: bool, snapshot: int | None, changes: bool, since: int | None) -> ReadRequest:

@@ -85,7 +85,7 @@ def restore(
 
 def _restore(terminal: Terminal, pipeline: Pipeline, request: Restore | RestoreSet, name: str, dry_run: bool) -> int:
     from tidefold.cli.spark_submit import run_step
-    from tidefold.operations.restore.restore import Restore, RestorePlanDetails, explain
+    from tidefold.operations.restore.restore import Restore, explain
     from tidefold.operations.sets.read import find_set
     from tidefold.operations.sets.restore import explain_set, restore_set
     from tidefold.spark.steps import MaterializeStep
@@ -95,11 +95,7 @@ def _restore(terminal: Terminal, pipeline: Pipeline, request: Restore | RestoreS
         outcomes = (
             [explain(pipeline, logs[0], request)] if isinstance(request, Restore) else explain_set(pipeline, request)
         )
-        code = print_outcomes(terminal, outcomes)
-        for outcome in outcomes:
-            for line in plan_lines(outcome.details) if isinstance(outcome.details, RestorePlanDetails) else ():
-                terminal.line(f"  {outcome.log}: {line}")
-        return code
+        return print_outcomes(terminal, outcomes, below=plan_lines)
 
     def stage(logs: Sequence[str]) -> list[Outcome]:
         return run_step(terminal, pipeline, MaterializeStep(request), logs)

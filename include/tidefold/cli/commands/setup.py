@@ -13,6 +13,7 @@ import typer
 
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.snapshot.claim import KindPolicy
+from tidefold.domain.wording import count_noun
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def demo(
     outcomes = []
     with open_runs(own, pipeline) as begin:
         for phase in PHASES[:2]:
-            terminal.line(f"{phase}: {land(own.config_path, phase)} files landed in {root / 'landing'}")
+            terminal.line(f"{phase}: {count_noun(land(own.config_path, phase), 'file')} landed in {root / 'landing'}")
             whole = begin(Fold(run_id(None)))
             whole.run(list(LOGS))
             outcomes += [outcome for step in whole.outcomes.values() for outcome in step]

@@ -29,6 +29,7 @@ from tidefold.cli.terminal import (
     list_values,
     run_id,
 )
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.operations.ground.outcome import for_each_log
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ def report(terminal: Terminal, log: Log, snapshot: SnapshotId = None, over_time:
     """Print the address of the newest quality report of a log, and the checks that did not pass.
 
     The report is one self-contained HTML page. Its address alone goes to stdout. The checks, with samples of bad rows,
-    go to stderr. --snapshot selects the report of one snapshot.
+    go to stderr. --snapshot selects the report of one snapshot. Copy one in S3 to this machine first: aws s3 cp
+    "$(tidefold snapshot report accounts)" report.html
 
     --over-time prints instead how many bad rows each check had in each of the newest 50 judged snapshots (with
     --snapshot, up to that one). For a check with bad rows it prints the first snapshot that had some, and the landed
@@ -128,7 +130,7 @@ def _report_over_time(terminal: Terminal, pipeline: Pipeline, log: str, snapshot
     history = compare_over_time(pipeline, require_state(pipeline, log), snapshot)
     terminal.result(asdict(history), *check_lines(history))
     if history.older:
-        terminal.note(f"not compared: {history.older:,} older judged snapshots")
+        terminal.note(f"not compared: {count_noun(history.older, 'older judged snapshot')}")
 
 
 def diff(
@@ -143,7 +145,6 @@ def diff(
 
     Next: tidefold restore LOG ID --log-position skip, if the landed changes were wrong; replay, if their fold was
     """
-    from tidefold.domain.wording import in_units
     from tidefold.operations.inspect.diff import diff as act
     from tidefold.presentation.tables import plain_table
 
@@ -156,13 +157,13 @@ def diff(
     data = {"log": log, "before": before, "after": after, **diff.counts, **read, "rows": rows, "more": more, **left}
     counted = ", ".join(f"{count:,} {kind}" for kind, count in diff.counts.items())
     summary = f"{log}: {counted} from snapshot {before} to {after}"
-    of = f"{diff.files_read:,} of {diff.files:,} files read, {in_units(diff.bytes_read)}"
+    of = f"{diff.files_read:,} of {count_noun(diff.files, 'file')} read, {in_units(diff.bytes_read)}"
     table = [plain_table(("", "key") if keys else ("", "key", "row"), [_cells(r, keys) for r in diff.rows])]
     terminal.result(data, f"{summary}; {of}", *(table if diff.rows else []))
     if diff.left_out:
         terminal.note(f"not compared, since only one of the two has them: {', '.join(diff.left_out)}")
     if more and diff.rows:
-        terminal.note(f"the first {len(diff.rows)} rows; --limit shows more")
+        terminal.note_cut(len(diff.rows), "row")
 
 
 def _cells(row: Difference, keys: bool) -> tuple[str, ...]:

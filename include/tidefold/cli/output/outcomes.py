@@ -17,7 +17,7 @@ from tidefold.operations.ground.run_endings import RunEnding, ending_of
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
     from tidefold.domain.verify.expected_files import Damage
-    from tidefold.operations.restore.restore import BucketPlan, RestorePlanDetails, WayPlan
+    from tidefold.operations.restore.restore import BucketPlan, WayPlan
 
 _SECONDS = 5.0
 _LINES = 20
@@ -49,10 +49,23 @@ def print_lines(terminal: Terminal, outcomes: Iterable[Outcome], indent: str = "
             terminal.error(f"{', '.join(logs)}: {outcome.message}", hint)
 
 
-def print_outcomes(terminal: Terminal, outcomes: Sequence[Outcome], *, after: str = "") -> int:
-    """Prints the outcomes of a command and returns the exit code. `after`: the next step if all succeeded."""
+def print_outcomes(
+    terminal: Terminal,
+    outcomes: Sequence[Outcome],
+    *,
+    after: str = "",
+    below: Callable[[Outcome], Iterable[str]] = lambda outcome: (),
+) -> int:
+    """Prints the outcomes of a command and returns the exit code.
+
+    after: the next step if all succeeded.
+    below: the lines with the details of an outcome.
+    """
     code = exit_code(outcomes)
     print_lines(terminal, outcomes)
+    for outcome in outcomes:
+        for line in below(outcome):
+            terminal.line(f"  {outcome.log}: {line}")
     terminal.json({"command": terminal.command, "exit_code": code, "outcomes": [o.to_dict() for o in outcomes]})
     if after and not code and any(o.status not in (Status.NOTHING, Status.REFUSED, Status.SKIPPED) for o in outcomes):
         terminal.note(f"next: {after}")
@@ -78,15 +91,22 @@ def print_removals(terminal: Terminal, outcomes: Sequence[Outcome], *, after: st
 
     after: as for `print_outcomes`.
     """
-    from tidefold.operations.ground.removal_details import bounds_of, paths_of
+    return print_outcomes(terminal, outcomes, after=after, below=_removal_lines)
 
-    code = print_outcomes(terminal, outcomes, after=after)
-    for outcome in outcomes:
-        for bound in bounds_of(outcome):
-            terminal.line(f"  {outcome.log}: {bound.name} keeps the log after {bound.sqn}: {bound.why}")
-        for path in paths_of(outcome) if outcome.status is Status.PLANNED else ():
-            terminal.line(f"  {outcome.log}: {path}")
-    return code
+
+def _removal_lines(outcome: Outcome) -> Iterator[str]:
+    from tidefold.operations.ground.removal_details import RemovalDetails, bounds_of
+
+    for bound in bounds_of(outcome):
+        yield f"{bound.name} keeps the log after {bound.sqn}: {bound.why}"
+    details = outcome.details
+    if isinstance(details, RemovalDetails) and details.paths and outcome.status is Status.PLANNED:
+        yield from _limit_lines(details.paths)
+        yield f"in all {count_noun(len(details.paths), 'file')}{_size(details.bytes)}"
+
+
+def _size(size: int | None) -> str:
+    return "" if size is None else f", {in_units(size)}"
 
 
 def print_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
@@ -96,10 +116,10 @@ def print_costs(terminal: Terminal, outcomes: Iterable[Outcome]) -> None:
     for outcome in outcomes:
         details = outcome.details
         if isinstance(details, JudgementDetails):
-            over = f"{details.rows:,} rows, {details.bytes / 1e6:,.1f} MB of files"
+            over = f"{count_noun(details.rows, 'row')}, {details.bytes / 1e6:,.1f} MB of files"
             # A Spark Connect server tells of none.
             how = f"{details.seconds:.1f} s{f', {details.jobs} Spark jobs' if details.jobs else ''}"
-            terminal.note(f"{outcome.log}: {details.checks} checks over {over}: {how}")
+            terminal.note(f"{outcome.log}: {count_noun(details.checks, 'check')} over {over}: {how}")
 
 
 def list_logs(logs: Iterable[str] | None) -> str:
@@ -155,7 +175,7 @@ class BucketLine(ProgressLine):
     """Prints how many buckets of a log are done."""
 
     def describe(self, done: int, total: int) -> str:
-        return f"{done:,} of {total:,} buckets done"
+        return f"{done:,} of {count_noun(total, 'bucket')} done"
 
 
 def read_lines(details: Details) -> Iterator[str]:
@@ -180,11 +200,7 @@ def read_lines(details: Details) -> Iterator[str]:
 
 def print_restored(terminal: Terminal, outcomes: Sequence[Outcome], *, after: str = "") -> int:
     """Prints the outcomes; below them, what each operation read."""
-    code = print_outcomes(terminal, outcomes, after=after)
-    for outcome in outcomes:
-        for line in read_lines(outcome.details):
-            terminal.line(f"  {outcome.log}: {line}")
-    return code
+    return print_outcomes(terminal, outcomes, after=after, below=lambda outcome: read_lines(outcome.details))
 
 
 def make_runner(terminal: Terminal, log: str) -> Runner:
@@ -200,12 +216,28 @@ def _older_names(older: Mapping[str, int | None]) -> str:
     return f"{' and '.join(names)}{' and the log after it' if ids else ''}"
 
 
-def plan_lines(plan: RestorePlanDetails) -> Iterator[str]:
-    """Yields the lines of each bucket: its files, their places in the order of the tries, then older snapshots."""
+def plan_lines(outcome: Outcome) -> Iterator[str]:
+    """Yields the lines of each bucket: its files, their places in the order of the tries, then older snapshots.
+
+    The buckets of the first files are listed. The last line counts the files of all.
+    """
+    from tidefold.operations.restore.restore import RestorePlanDetails
+
+    plan = outcome.details
+    if not isinstance(plan, RestorePlanDetails):
+        return
     for one in plan.manifests:
         yield f"not usable: {one.place}: {one.why}"
-    for bucket in plan.buckets:
-        yield from _bucket_lines(bucket)
+    firsts = [way for bucket in plan.buckets for way in bucket.ways[:1]]
+    shown, files = 0, 0
+    while shown < len(plan.buckets) and files < _LINES:
+        yield from _bucket_lines(plan.buckets[shown])
+        files += sum(len(way.files) for way in plan.buckets[shown].ways[:1])
+        shown += 1
+    if shown < len(plan.buckets):
+        yield f"and {count_noun(len(plan.buckets) - shown, 'more bucket')}; --format json lists them all"
+    files, size = sum(len(way.files) for way in firsts), sum(one.bytes for way in firsts for one in way.files)
+    yield f"in all {count_noun(files, 'file')}, {in_units(size + sum(way.change_bytes for way in firsts))} to read"
 
 
 def _bucket_lines(bucket: BucketPlan) -> Iterator[str]:
@@ -218,17 +250,16 @@ def _bucket_lines(bucket: BucketPlan) -> Iterator[str]:
             yield f"  else {base}{_changes(way)}, {in_units(size)}"
             continue
         for one in way.files:
-            yield f"  {one.file}, {in_units(one.bytes)}, {one.rows:,} rows"
+            yield f"  {one.file}, {in_units(one.bytes)}, {count_noun(one.rows, 'row')}"
             for place in one.places:
-                length = "" if place.bytes is None else f", {in_units(place.bytes)}"
-                yield f"    {place.place}: {place.found}{length}"
+                yield f"    {place.place}: {place.found}{_size(place.bytes)}"
         if not way.files or way.change_sets:
             yield f"  {base}{_changes(way)}"
 
 
 def _changes(way: WayPlan) -> str:
     spans = [f"{first}" if first == last else f"{first} to {last}" for first, last in way.change_sets]
-    return f" and the change sets {', '.join(spans)}" if spans else ""
+    return f" and the change set{'s' if len(spans) > 1 or ' ' in spans[0] else ''} {', '.join(spans)}" if spans else ""
 
 
 def _limit_lines(lines: Iterable[str]) -> Iterator[str]:

@@ -81,16 +81,17 @@ class IngestDetails(RefusedDetails):
 def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     """Returns the outcome of an ingest that ingested files."""
     details = _details(accounted)
-    parts = [f"{getattr(details, name):,} {name}" for name in _COUNTS[1:5]]
+    parts = [count_noun(details.changes, "change"), count_noun(details.tombstones, "tombstone")]
+    parts += [f"{details.repeated:,} repeated", f"{details.quarantined:,} quarantined"]
     parts += [f"{getattr(details, name):,} {word}" for name, word in _RARE.items() if getattr(details, name)]
-    parts += [f"{accounted.completed:,} changes of a key completed"] if accounted.completed else []
+    parts += [f"{count_noun(accounted.completed, 'change')} of a key completed"] if accounted.completed else []
     # A retry within this run may have completed some.
     refused = not accounted.completed and has_only_refused(accounted.state, [a.landed for a in accounted.arrivals])
     feed = accounted.listed.feed
     files = count_noun(details.files, "version" if feed and feed.format.startswith("delta") else "file")
     if accounted.extract:
-        parts = [f"{details.changes:,} changes ({accounted.extract.missing:,} of them deletes)"]
-        parts += [f"{accounted.extract.unchanged:,} rows unchanged", f"{details.quarantined:,} quarantined"]
+        parts = [f"{count_noun(details.changes, 'change')} ({accounted.extract.missing:,} of them deletes)"]
+        parts += [f"{count_noun(accounted.extract.unchanged, 'row')} unchanged", f"{details.quarantined:,} quarantined"]
         files = f"extract {accounted.extract.name}"
     message = f"{'refused' if refused else 'took'} {files}: {', '.join(parts)}"
     status = Status.REFUSED if refused else Status.TAKEN
@@ -115,7 +116,7 @@ def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) ->
     message = f"{first.message}; {further.message}"
     if types:
         columns = ", ".join(f"`{name}` {type_}" for name, type_ in types.items())
-        message = f"ingested {before.changes:,} changes, added {columns} from the source; {further.message}"
+        message = f"ingested {count_noun(before.changes, 'change')}, added {columns} from the source; {further.message}"
     if not isinstance(further.details, IngestDetails) and not types:
         return replace(further, message=message)
     after = further.details if isinstance(further.details, IngestDetails) else IngestDetails()
@@ -175,7 +176,8 @@ def _blame_run(pipeline: Pipeline, accounted: Accounted) -> LandingProblem:
     """Returns the problem of a run whose files are no problem: they had other records before, or they are gone."""
     names = [a.landed.name for a in accounted.arrivals if a.landed.quarantined]
     number = sum(a.landed.quarantined for a in accounted.arrivals)
-    message = f"All {number:,} new records of this run were refused, the first in `{names[0]}`."
+    which = "The only new record" if number == 1 else f"All {number:,} new records"
+    message = f"{which} of this run {'was' if number == 1 else 'were'} refused, the first in `{names[0]}`."
     return LandingProblem(
         names[0],
         REFUSED,

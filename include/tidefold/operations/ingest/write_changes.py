@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tidefold.changelog.writer import Changelog, WriterSettings
 from tidefold.changelog.writer.rows_to_arrow import Changes
 from tidefold.domain.uploads import UploadTotals
+from tidefold.domain.wording import count_noun
 from tidefold.errors import RefusedError
 from tidefold.operations.ground.outcome import Details, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
@@ -74,7 +75,8 @@ def write_changes(pipeline: Pipeline, log: str, read: ReadChanges, writer: str =
     details = WriteDetails(writer=writer, changes=offset - begun, offset=offset, uploads=uploads)
     if offset == begun:
         return Outcome(log, Status.NOTHING, "nothing new", details=details)
-    message = f"{offset - begun:,} changes in {uploads.segments:,} uploads; {writer} continues at {offset:,}"
+    message = f"{count_noun(offset - begun, 'change')} in {count_noun(uploads.segments, 'upload')}"
+    message += f"; {writer} continues at {offset:,}"
     return Outcome(log, Status.TAKEN, message, details=details)
 
 

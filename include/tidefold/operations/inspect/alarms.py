@@ -9,7 +9,7 @@ from tidefold.domain.alarms import AlarmKind, AlarmRecord, AlarmThresholds, LogA
 from tidefold.domain.commit_times import format_instant
 from tidefold.domain.log_state import State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.wording import format_age, format_minute
+from tidefold.domain.wording import count_noun, format_age, format_minute
 from tidefold.operations.ground.numbered_record import find_record, write_record
 from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.storage import Store
@@ -42,7 +42,7 @@ def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> lis
 
 def _find_damage(status: LogStatus) -> Iterator[LogAlarm]:
     if status.proof and status.proof.damaged:
-        message = f"{len(status.proof.damaged):,} files are damaged, found by `{status.proof.by}`."
+        message = f"{count_noun(len(status.proof.damaged), 'damaged file')}, found by `{status.proof.by}`."
         yield LogAlarm(status.log, AlarmKind.DAMAGE, message, f"`tidefold check verify {status.log} --repair`.")
     if status.proof and (read := status.proof.readers) and read.error:
         yield LogAlarm(status.log, AlarmKind.DAMAGE, read.error, read.hint)
@@ -68,9 +68,9 @@ def _find_failures(status: LogStatus, thresholds: AlarmThresholds) -> Iterator[L
     runs = status.runs
     if runs is None or thresholds.failures is None or runs.failures <= thresholds.failures:
         return
-    count = "1 run failed" if runs.failures == 1 else f"{runs.failures:,} runs failed in a row"
-    message = f"{count}, since {format_minute(runs.since)} UTC: {runs.error}"
-    hint = f"mend what the error names. The next run that does not fail for `{status.log}` ends the alarm."
+    count = count_noun(runs.failures, "run failed", "runs failed in a row")
+    message = f"{count}, since {format_minute(runs.since)} UTC: {runs.error.rstrip('.')}."
+    hint = f"`tidefold run {status.log}` prints the next step. The next run that does not fail ends the alarm."
     yield LogAlarm(status.log, AlarmKind.FAILURES, message, hint)
 
 
@@ -80,7 +80,9 @@ def _find_lag(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Itera
     Records that a landing left in the topic wait, too: they are younger than the newest one that landed.
     """
     if age := _find_excess(min((one.since for one in status.topic if one.since), default=""), thresholds.lag, now):
-        message = f"{sum(one.offsets for one in status.topic):,} offsets of its topic wait, the oldest for up to {age}."
+        count = sum(one.offsets for one in status.topic)
+        waiting = count_noun(count, "offset of its topic waits", "offsets of its topic wait")
+        message = f"{waiting}, the oldest for up to {age}."
         hint = f"run the log: `tidefold run {status.log}`, or unpause its DAG. Each run reads `max_records` at most."
         yield LogAlarm(status.log, AlarmKind.LAG, message, hint)
     if not status.changes:
@@ -89,8 +91,8 @@ def _find_lag(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Itera
     if not oldest and status.latest:
         oldest = status.latest.published_at
     if age := _find_excess(oldest, thresholds.lag, now):
-        count = "1 change waits" if status.changes == 1 else f"{status.changes:,} changes wait"
-        message = f"{count} to be published, the oldest for {age}."
+        waiting = count_noun(status.changes, "change waits", "changes wait")
+        message = f"{waiting} to be published, the oldest for {age}."
         hint = f"run the log: `tidefold run {status.log}`, or unpause its DAG. `tidefold status` shows what stops it."
         if status.attempt and status.attempt.state is State.STAGED:
             hint = (
@@ -117,9 +119,8 @@ def _find_files(status: LogStatus, thresholds: AlarmThresholds, now: str) -> Ite
         return
     first = min(listed, key=lambda problem: problem.since)
     if age := _find_excess(first.since, thresholds.files, now):
-        count = status.landing.total
-        noun = "1 landed file was" if count == 1 else f"{count:,} landed files were"
-        message = f"{noun} not ingested, the first for {age}: {first}"
+        count = count_noun(status.landing.total, "landed file was", "landed files were")
+        message = f"{count} not ingested, the first for {age}: {first}"
         yield LogAlarm(status.log, AlarmKind.FILES, message, first.hint or f"`tidefold status {status.log}`.")
 
 

@@ -86,9 +86,11 @@ def _count_run(pipeline: Pipeline, run: str, logs: Sequence[str], errors: RunFai
 
 
 def _describe(outcome: Outcome) -> str:
-    """Returns why an outcome failed, without its next step: the next run has it."""
+    """Returns why an outcome failed, without its next step: the next run has it, as the alarm of a gate its checks."""
     error = outcome.error
-    return f"[{error.code}] {error.message[:_LONGEST_ERROR]}" if error else str(outcome.status)
+    if error is None:
+        return f"snapshot {outcome.snapshot} failed its gate."
+    return f"[{error.code}] {error.message[:_LONGEST_ERROR]}"
 
 
 def _write_if_changed(pipeline: Pipeline, log: str, before: AlarmRecord, after: AlarmRecord) -> None:

@@ -32,6 +32,7 @@ from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import require_completed
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.source_progress import NO_PROGRESS
+from tidefold.domain.wording import count_noun
 from tidefold.fold.plan import Address, FoldResult
 from tidefold.fold.tasks import serialize_tasks
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status
@@ -133,8 +134,9 @@ def restore_to(
     )
     of = "" if within is None else f" of key groups {within.first} to {within.last}"
     of += "" if part is None else f" for share {share} by {part.mode}"
-    message = f"snapshot {snapshot}: {manifest.rows:,} rows{of} in {len(manifest.files)} files at {into.address}"
-    return Outcome(log, Status.RESTORED, message, snapshot, details=details)
+    rows, files = count_noun(manifest.rows, "row"), count_noun(len(manifest.files), "file")
+    message = f"snapshot {snapshot}: {rows}{of} in {files} at {into.address}"
+    return Outcome(log, Status.EXPORTED, message, snapshot, details=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,5 +372,5 @@ def _record_drill(
         message = f"snapshot {snapshot} cannot be restored as it was: {'; '.join(wrong)}"
         error = ErrorInfo.of(errors.CorruptError("DRILL_FAILED", message))
         return Outcome(log, Status.DAMAGED, message, snapshot, error, details)
-    message = f"snapshot {snapshot}: {details.rows:,} rows restored and checked in {drill.seconds:.1f} s"
+    message = f"snapshot {snapshot}: {count_noun(details.rows, 'row')} restored and checked in {drill.seconds:.1f} s"
     return Outcome(log, Status.PASSED, f"{message}; the scratch place is removed", snapshot, details=details)

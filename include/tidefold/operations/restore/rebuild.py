@@ -15,6 +15,7 @@ from tidefold.domain.sets.set_state import record_new_table
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.manifest import Manifest
 from tidefold.domain.verify.expected_files import Damage, DamageKind
+from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError
 from tidefold.ledger import decode_manifest, digest_of, evidence
 from tidefold.operations.ground.outcome import Details, Outcome, Status
@@ -159,7 +160,7 @@ def _outcome(made: Rebuilt, damage: Damage | None, plan: bool) -> Outcome:
         stopped=state.stopped.why if state.stopped else None,
     )
     verb = "would rebuild" if plan else "rebuilt"
-    message = f"{verb} the ledger with {len(kept)} snapshots; "
+    message = f"{verb} the ledger with {count_noun(len(kept), 'snapshot')}; "
     message += _describe_damage(shown, damage) if damage else f"the table shows snapshot {shown}"
     message += f"; the log continues after change set {state.last_sqn}"
     if state.stopped:
@@ -194,7 +195,8 @@ def rebuild_table(pipeline: Pipeline, log: str, plan: bool = True, staged: int |
     if latest is None:
         return Outcome(log, Status.NOTHING, "no snapshot is completed yet")
     lost = _provide_files(pipeline, state, latest, plan)
-    message = f"snapshot {latest.id} with {latest.rows:,} rows as version 0 of a new table; older versions are lost"
+    message = f"snapshot {latest.id} with {count_noun(latest.rows, 'row')} as version 0 of a new table"
+    message += "; older versions are lost"
     if plan:
         again = (
             f"; {lost} of its files have no copy, so an older snapshot and the log make its rows again" if lost else ""

@@ -17,6 +17,7 @@ from tidefold.domain.snapshot.claim import KindPolicy, RestoreMode, RestorePoint
 from tidefold.domain.snapshot.manifest import data_folder
 from tidefold.domain.source_progress_history import progress_at
 from tidefold.domain.table.types import find_dropped_columns
+from tidefold.domain.wording import count_noun
 from tidefold.errors import NotFoundError, StorageError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.plan import Address, FoldTask, Input, Recipe
@@ -195,8 +196,8 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
         buckets=buckets,
     )
     ways = max((len(bucket.ways) for bucket in buckets), default=0)
-    message = f"would restore snapshot {request.point.snapshot} as {claimed.id} in {len(buckets)} buckets"
-    message += f", {ways} ways each at most{_describe_later(request.point.mode, planned.restored)}"
+    message = f"would restore snapshot {request.point.snapshot} as {claimed.id} in {count_noun(len(buckets), 'bucket')}"
+    message += f", {count_noun(ways, 'way')} each at most{_describe_later(request.point.mode, planned.restored)}"
     return Outcome(log, Status.PLANNED, message, details=details)
 
 

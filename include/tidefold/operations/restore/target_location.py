@@ -84,8 +84,8 @@ def _require_still_empty(store: Store) -> None:
 def _build_taken_error(path: str = _MARKER) -> RefusedError:
     return RefusedError(
         "PLACE_TAKEN",
-        f"The target of the restore is not empty: it contains `{path}`.",
-        hint=f"Give another folder. If a killed restore left `{_MARKER}` and data files there, remove them.",
+        f"The target folder is not empty: it contains `{path}`.",
+        hint=f"Give another folder. If a killed export left `{_MARKER}` and data files there, remove them.",
     )
 
 

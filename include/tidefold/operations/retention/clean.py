@@ -104,11 +104,12 @@ def _clean_store(pipeline: Pipeline, plan: bool, approved: Approved) -> Outcome:
     details = CleanStoreDetails(runs=listed, files=len(files), paths=files, scratch=entries)
     message = "no unfinished run"
     if files or runs:
-        counted = f"{count_noun(len(runs), 'unfinished run')}, {len(files):,} announced files"
+        counted = f"{count_noun(len(runs), 'unfinished run')}, {count_noun(len(files), 'announced file')}"
         deleted = "would be deleted" if plan else "were deleted"
         message = f"{'would end' if plan else 'ended'} {counted}; those that no log needs {deleted}"
     if entries:
-        message += f"; {'would remove' if plan else 'removed'} {len(entries):,} entries of scratch folders and plans"
+        counted = count_noun(len(entries), "entry", "entries")
+        message += f"; {'would remove' if plan else 'removed'} {counted} of scratch folders and plans"
     if not files and not runs and not entries:
         return Outcome(STORE, Status.NOTHING, message, details=details)
     return Outcome(STORE, Status.PLANNED if plan else Status.CLEANED, message, details=details)
@@ -140,8 +141,7 @@ def _clean_log(pipeline: Pipeline, log: str, plan: bool, approved: Approved) -> 
     details = CleanDetails(files=len(going), paths=list(going), aborted=[s.id for s in given_up])
     if not going and not given_up:
         return Outcome(log, Status.NOTHING, "nothing was left behind", details=details)
-    message = f"would remove {len(going):,} files" if plan else f"removed {len(going):,} files"
-    message += " that nothing needs"
+    message = f"{'would remove' if plan else 'removed'} {count_noun(len(going), 'file')} that nothing needs"
     manifests = sum(path.startswith(f"{LogPaths(log).manifests}/") for path in going)
     message += f", {manifests:,} of them manifests of ended snapshots" if manifests else ""
     if given_up:
@@ -273,8 +273,8 @@ def drop(pipeline: Pipeline, log: str, plan: bool = True) -> Outcome:
         paths=[*(file.path for file in files), *originals],
         originals=len(originals),
     )
-    counted = f"{details.files:,} files, {in_units(details.bytes or 0)}"
-    counted += f"; {len(originals):,} files of claimed imports" if originals else ""
+    counted = f"{count_noun(details.files, 'file')}, {in_units(details.bytes or 0)}"
+    counted += f"; {count_noun(len(originals), 'file')} of claimed imports" if originals else ""
     lost = _describe_lost_numbers(state)
     if landed := list_landed_files(pipeline.store, LogPaths(log)):
         kept = f"{count_noun(len(landed), 'landed file')} of its topic in `{LogPaths(log).landed}`"

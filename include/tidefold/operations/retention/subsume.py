@@ -104,13 +104,15 @@ def _describe(
     )
     if not retired:
         tagged = sum(s in {t.snapshot for t in state.tags} for s in kept)
-        message = f"nothing to retire; {len(kept)} completed snapshots are kept, {tagged} of them tagged{waits}"
+        message = (
+            f"nothing to retire; {count_noun(len(kept), 'completed snapshot')} kept, {tagged} of them tagged{waits}"
+        )
         return Outcome(state.log, Status.NOTHING, message, details=details)
     verb = "would retire" if plan else "retired"
-    counted = f"{len(files):,} files, {in_units(freed)}"
+    counted = f"{count_noun(len(files), 'file')}, {in_units(freed)}"
     message = f"{verb} {_describe_snapshots(retired)}: {counted}; {len(kept)} kept{waits}"
     if originals:
-        message += f"; {len(originals):,} files of claimed imports"
+        message += f"; {count_noun(len(originals), 'file')} of claimed imports"
     return Outcome(state.log, Status.PLANNED if plan else Status.SUBSUMED, message, details=details)
 
 

@@ -13,7 +13,7 @@ from tidefold.changelog.write_intents import ExpectedFiles, read_announced
 from tidefold.domain.log_state import ChangeSet, DeletionState, LogState
 from tidefold.domain.paths import CHANGELOG, INTENTS, LogPaths
 from tidefold.domain.retention import log_bounds
-from tidefold.domain.wording import in_units
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import CorruptError, NotFoundError
 from tidefold.ledger import Ledger
 from tidefold.operations.ground.outcome import Outcome, Status, for_each_log
@@ -255,5 +255,7 @@ def _describe(cut: _Cut, going: dict[str, int], unreadable: Sequence[str], plan:
     if state.truncated_to == cut.before.truncated_to and not going:
         return Outcome(state.log, Status.NOTHING, f"nothing to truncate; {holds}", details=details)
     verb = "would cut" if plan else "cut"
-    message = f"{verb} up to change set {state.truncated_to}: {len(going):,} segments, {in_units(size)}; {holds}"
+    message = (
+        f"{verb} up to change set {state.truncated_to}: {count_noun(len(going), 'segment')}, {in_units(size)}; {holds}"
+    )
     return Outcome(state.log, Status.PLANNED if plan else Status.TRUNCATED, message, details=details)

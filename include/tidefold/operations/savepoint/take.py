@@ -319,7 +319,8 @@ def _outcome(savepoint: manifest.Savepoint, store: Store, status: Status, read: 
         read=read,
     )
     message = (
-        f"snapshot {savepoint.snapshot}, {savepoint.kind}: {savepoint.rows:,} rows in {len(savepoint.files)} files, "
+        f"snapshot {savepoint.snapshot}, {savepoint.kind}: {count_noun(savepoint.rows, 'row')} in "
+        f"{count_noun(len(savepoint.files), 'file')}, "
         f"{in_units(savepoint.bytes)} at {details.address}"
     )
     return Outcome(savepoint.log, status, message, savepoint.snapshot, details=details)

@@ -71,5 +71,7 @@ def drill_set(pipeline: Pipeline, name: str, version: SetVersion, trial: Callabl
         message = f"version {version.number} of set `{name}` is not consistent: {unequal.message}"
         return [*outcomes, Outcome.of_error(name, CorruptError("SET_SUMS", message))]
     sums = f", {count_noun(len(chosen.sums), 'sum')} compared" if chosen.sums else ""
-    message = f"version {version.number} at position {version.position}: {len(outcomes)} tables restored{sums}"
+    message = (
+        f"version {version.number} at position {version.position}: {count_noun(len(outcomes), 'table')} restored{sums}"
+    )
     return [*outcomes, Outcome(name, Status.PASSED, message)]

@@ -61,11 +61,14 @@ def compact_log(pipeline: Pipeline, log: str, plan: bool = False, only_due: bool
     sets, rows = sum(map(len, runs)), sum(c.rows for run in runs for c in run)
     details = CompactionDetails(change_sets=sets, changes=rows, into=len(runs))
     if plan:
-        return Outcome(log, Status.PLANNED, f"would compact {sets:,} change sets into {len(runs):,}", details=details)
+        return Outcome(
+            log, Status.PLANNED, f"would compact {count_noun(sets, 'change set')} into {len(runs):,}", details=details
+        )
     with reads_of(pipeline.store, log, state.unfolded):
         tied = find_waiting_ties(_read_waiting(pipeline, state), state.shape)
     kept = sum(_compact_run(pipeline, state, run, kept_log, tied) for run in runs)
-    message = f"compacted {sets:,} change sets into {len(runs):,}: {kept:,} of {rows:,} changes are left"
+    message = f"compacted {count_noun(sets, 'change set')} into {len(runs):,}"
+    message += f": {kept:,} of {count_noun(rows, 'change')} are left"
     if state.shape.merge.engine not in log_bounds.REDUCING:
         message += f", because `merge: {state.shape.merge.engine}` needs each of them"
     return Outcome(log, Status.COMPACTED, message, details=replace(details, changes_kept=kept))

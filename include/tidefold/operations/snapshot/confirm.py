@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind, State
 from tidefold.domain.snapshot import claim, transitions
+from tidefold.domain.wording import count_noun
 from tidefold.errors import RefusedError
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
@@ -114,7 +115,8 @@ def _confirm_point_in_time(pipeline: Pipeline, log: str, snapshot: Snapshot, ove
         note_completion(pipeline, log, snapshot.id)
     details = PointInTimeDetails(rows=snapshot.rows, as_of=str(snapshot.as_of), bytes=snapshot.bytes_full)
     tag = snapshot.as_of.tag if snapshot.as_of else ""
-    message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows as of {snapshot.as_of} is kept by its tag `{tag}`"
+    rows = count_noun(snapshot.rows, "row")
+    message = f"snapshot {snapshot.id} with {rows} as of {snapshot.as_of} is kept by its tag `{tag}`"
     if snapshot.state is not State.COMPLETED:
         message = f"snapshot {snapshot.id}, as of {snapshot.as_of}, is {snapshot.state} since"
     return Outcome(log, Status.ALREADY if before else Status.COMPLETED, message, snapshot.id, details=details)
@@ -123,7 +125,8 @@ def _confirm_point_in_time(pipeline: Pipeline, log: str, snapshot: Snapshot, ove
 def _outcome(log: str, status: Status, snapshot: Snapshot) -> Outcome:
     if snapshot.kind is SnapshotKind.TAIL:
         return Outcome(log, status, f"snapshot {snapshot.id} is tail-only and complete from its beginning", snapshot.id)
-    message = f"snapshot {snapshot.id} with {snapshot.rows:,} rows is version {snapshot.table_version} of the table"
+    rows = count_noun(snapshot.rows, "row")
+    message = f"snapshot {snapshot.id} with {rows} is version {snapshot.table_version} of the table"
     if snapshot.state is not State.COMPLETED:
         message += f", and {snapshot.state} since"
     details = PublicationDetails(rows=snapshot.rows, table_version=snapshot.table_version, bytes=snapshot.bytes_full)

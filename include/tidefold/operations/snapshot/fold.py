@@ -196,7 +196,7 @@ class PointInTime(msgspec.Struct, frozen=True, tag="point-in-time"):
             return Outcome(state.log, Status.ALREADY, which + _describe_missed(state, kept), kept.id)
         undated = sum(c.times.without for c in state.change_sets if c.times)
         if undated and self.skip_undated:
-            message = f"{undated:,} changes have no commit time; no snapshot is made ({UNDATED_HINT})"
+            message = f"{count_noun(undated, 'change')} without a commit time; no snapshot is made ({UNDATED_HINT})"
             return Outcome(state.log, Status.NOTHING, message)
         first = [c.times.first for c in state.change_sets if c.times and c.times.first is not None]
         since = f": the first change is of {format_instant(min(first))}" if first else ""
@@ -256,9 +256,10 @@ def explain_point_in_time(pipeline: Pipeline, log: str, request: PointInTime) ->
         changes_at_most=sum(c.rows for c in sets),
         change_sets_later=planned.later,
     )
-    begins = f"snapshot {base.id} ({base.rows:,} rows)" if base else "the empty table"
+    begins = f"snapshot {base.id} ({count_noun(base.rows, 'row')})" if base else "the empty table"
     message = (
-        f"would fold at most {details.changes_at_most:,} changes of {len(sets):,} change sets onto {begins}; "
+        f"would fold at most {count_noun(details.changes_at_most, 'change')} of "
+        f"{count_noun(len(sets), 'change set')} onto {begins}; "
         f"{planned.later:,} change sets after it have no change from before {at}"
     )
     return Outcome(log, Status.PLANNED, message, details=details)

@@ -14,7 +14,7 @@ from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import describe_replayed, name_span
 from tidefold.domain.snapshot.manifest import DataFile, Manifest, data_folder
-from tidefold.domain.wording import describe_ties
+from tidefold.domain.wording import count_noun, describe_ties
 from tidefold.fold.merge.arrow_merge import LISTED, PARTED
 from tidefold.fold.plan import FoldResult
 from tidefold.fold.plan_fold import find_carried_files
@@ -105,15 +105,19 @@ def _describe_staged(
 ) -> Outcome:
     snapshot, restored = attempt.snapshot, attempt.restored
     details = _details(attempt, manifest, results, copy)
-    message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {manifest.rows:,} rows"
+    message = f"snapshot {manifest.snapshot}{_which(snapshot)}: {count_noun(manifest.rows, 'row')}"
     # Restored or imported rows are often taken over unchanged.
     if details.changes or not (restored or snapshot.as_of):
-        keys = f"{details.upserts + details.deletes:,} keys ({details.deletes:,} deleted)"
-        message += f" after {details.changes:,} changes of {keys}"
-    message += f"; cleared {_times(manifest.clears)}, {manifest.cleared_rows:,} rows before" if manifest.clears else ""
-    message += f"; {details.expired:,} rows expired" if details.expired else ""
+        keys = f"{count_noun(details.upserts + details.deletes, 'key')} ({details.deletes:,} deleted)"
+        message += f" after {count_noun(details.changes, 'change')} of {keys}"
+    message += (
+        f"; cleared {_times(manifest.clears)}, {count_noun(manifest.cleared_rows, 'row')} before"
+        if manifest.clears
+        else ""
+    )
+    message += f"; {count_noun(details.expired, 'row')} expired" if details.expired else ""
     message += f"; {describe_ties(details.ties)}" if details.ties else ""
-    message += f"; {details.files_carried} of {details.files} files taken over unchanged"
+    message += f"; {details.files_carried:,} of {count_noun(details.files, 'file')} taken over unchanged"
     message += f"{_describe_restore(restored) if restored else ''}{_describe_left_out(manifest)}"
     if copy and (copy.warning or copy.bytes):
         message += f"; no local copy: {copy.warning}" if copy.warning else "; with a local copy"

@@ -19,6 +19,7 @@ from tidefold.domain.log_state import LogState, Snapshot, State
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot.manifest import DataFile, Manifest
 from tidefold.domain.verify.proof_record import ReaderProof
+from tidefold.domain.wording import count_noun
 from tidefold.errors import CorruptError, RefusedError
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.outcome import ErrorInfo, Outcome, Status, for_each_log
@@ -91,7 +92,9 @@ def _check(pipeline: Pipeline, state: LogState, reader: DeltaReader, sample: boo
     for snapshot in find_shown(state):
         compared.append(_compare(pipeline, state.log, snapshot, reader, sample))
         if not compared[-1].differences:
-            message = f"Spark reads the {compared[-1].rows:,} rows of snapshot {snapshot.id} as they were judged"
+            message = (
+                f"Spark reads the {count_noun(compared[-1].rows, 'row')} of snapshot {snapshot.id} as they were judged"
+            )
             details = ReadersDetails(readers=compared[-1])
             return Outcome(state.log, Status.WHOLE, message, snapshot.id, details=details)
     newest = pipeline.ledger(state.log).read()
@@ -184,7 +187,7 @@ def find_differences(manifest: Manifest, scan: TableScan, content: TableContent)
     judged = {file.name: _expect_content(file, scan) for file in manifest.shown if file.rows}
     rows, read = (sum(file.rows for file in files.values()) for files in (judged, content.files))
     if rows != read:
-        yield f"{read:,} rows instead of {rows:,}"
+        yield f"{count_noun(read, 'row')} instead of {rows:,}"
     yield from name_files("not judged", content.files.keys() - judged.keys())
     yield from name_files("not read", judged.keys() - content.files.keys())
     pairs = {name: (judged[name], content.files[name]) for name in judged.keys() & content.files.keys()}

@@ -198,7 +198,7 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
         warnings=[scope.warning] if scope.warning else [],
     )
     warned = f"; {scope.warning}" if scope.warning else ""
-    looked = f"{count_noun(checked.files, 'file')} in {checked.copies:,} copies"
+    looked = f"{count_noun(checked.files, 'file')} ({count_noun(checked.copies, 'copy', 'copies')})"
     if left:
         mended = f", {len(told) - len(left):,} repaired" if repair else ""
         message = f"{count_noun(len(left), 'damaged copy', 'damaged copies')} of {looked}{mended}{warned}"
@@ -208,8 +208,8 @@ def outcome_of(scope: Scope, damage: Sequence[Damage], checked: Checked, repair:
     if told:
         message = f"repaired {count_noun(len(told), 'damaged copy', 'damaged copies')} of {looked}{warned}"
         return Outcome(log, Status.REPAIRED, message, details=details)
-    single = f", {checked.single:,} of them in one alone" if checked.single else ""
-    return Outcome(log, Status.WHOLE, f"{looked}{single}, nothing is damaged{warned}", details=details)
+    single = f"; {count_noun(checked.single, 'file has', 'files have')} only one copy" if checked.single else ""
+    return Outcome(log, Status.WHOLE, f"nothing is damaged in {looked}{single}{warned}", details=details)
 
 
 def add_warning(outcome: Outcome, warning: str) -> Outcome:

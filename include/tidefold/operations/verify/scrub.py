@@ -19,7 +19,7 @@ from tidefold.domain.log_state import DeletionState
 from tidefold.domain.paths import LogPaths, SetPaths
 from tidefold.domain.verify.expected_files import Damage, FileRole
 from tidefold.domain.verify.proof_record import ProofRecord, ScrubBudget, ScrubChoice, choose_files
-from tidefold.domain.wording import in_units
+from tidefold.domain.wording import count_noun, in_units
 from tidefold.errors import CorruptError, InvalidInputError, NotFoundError, OutdatedLedgerError
 from tidefold.ledger import Ledger, read_manifest
 from tidefold.operations.ground.outcome import Details, ErrorInfo, Outcome, Status
@@ -153,7 +153,7 @@ def _describe(verified: Outcome, verification: Verification, after: ProofRecord)
         repaired=len(checked.damage) - len(alarms),
         alarms=alarms,
     )
-    read = f"read {report.read_files:,} of {report.files:,} files ({in_units(report.read_bytes)})"
+    read = f"read {report.read_files:,} of {count_noun(report.files, 'file')} ({in_units(report.read_bytes)})"
     mended = f", repaired {report.repaired:,}" if report.repaired else ""
     ended = "the round ended" if report.round_ended else f"the round has read {report.round_share:.0%}"
     message = f"{read}{mended}; {ended}"

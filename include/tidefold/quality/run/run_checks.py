@@ -88,7 +88,7 @@ def judge_numbers(check: Check, numbers: DriftInputs) -> CheckResult:
 def judge_refused(check: Check) -> CheckResult:
     """Returns the result of the check that counts records in quarantine. It never passes."""
     refused, new, allowed, earlier = (check.kwargs[name] for name in ("refused", "new", "max_refused", "earlier"))
-    share = f"{refused:,} of {new:,} new records since the last snapshot ({refused / max(new, 1):.1%})"
+    share = f"{refused:,} of {count_noun(new, 'new record')} since the last snapshot ({refused / max(new, 1):.1%})"
     parts = [f"{share}, allowed {allowed:.1%} (`quality.max_refused`)"] if refused else []
     parts += [f"{earlier:,} of earlier files still in quarantine"] if earlier else []
     advice = check.kwargs["advice"] or "See `tidefold quarantine list`"

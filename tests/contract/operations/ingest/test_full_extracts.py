@@ -87,7 +87,7 @@ def test_each_extract_is_compared_with_the_rows_before(tmp_path: Path) -> None:
     land_csv(tmp_path, "2026-11-02", {1: "a", 2: "c", 4: "d"})
     outcome = take(pipeline)
     assert counts(outcome) == (3, 1, 1)
-    assert outcome.message.startswith("took extract 2026-11-02: 3 changes (1 of them deletes), 1 rows unchanged")
+    assert outcome.message.startswith("took extract 2026-11-02: 3 changes (1 of them deletes), 1 row unchanged")
     assert live(pipeline) == {1: "a", 2: "c", 4: "d"}
     assert take(pipeline).status is Status.NOTHING
 

@@ -481,7 +481,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     assert (most["count"], most["line"]) == (3, 2)
     shown = call("show", "items", "--limit", "1")
     assert f"line 2 of {TOPIC}+0+0000000000.jsonl, offset 1: VALUE_INVALID" in shown.stdout
-    assert "the first 1 records" in shown.stderr
+    assert "the first record; --limit shows more" in shown.stderr
     assert len(json.loads(call("show", "items", "--format", "json").stdout)["records"]) == 4
     done = call("retry", "items")
     assert done.stdout == (

@@ -83,7 +83,7 @@ def test_the_rows_come_as_a_table_of_their_own(made: Bench, tmp_path: Path) -> N
     before = everything(pipeline)
     to = tmp_path / "new" / "place"
     outcome = restore_to(pipeline, LOG, 2, str(to))
-    assert (outcome.status, outcome.facts["rows"], outcome.facts["to"]) == ("restored", len(SECOND), str(to))
+    assert (outcome.status, outcome.facts["rows"], outcome.facts["to"]) == ("exported", len(SECOND), str(to))
     assert rows_of(str(to)) == SECOND
     said = check_described(to, SECOND, 2, 2)
     assert said["key_groups"] == [0, 15, 16]

@@ -110,7 +110,7 @@ def test_a_drill_tests_all_tables_and_their_sums(bank: Path) -> None:
 
 def test_the_tables_of_an_earlier_version_are_written_to_a_folder(bank: Path, tmp_path: Path) -> None:
     said = call_json("move", "export", "--set", "bank", "--version", "1", "--to", str(tmp_path / "elsewhere"))
-    assert [one["result"] for one in said["outcomes"]] == ["restored"] * len(said["outcomes"])
+    assert [one["result"] for one in said["outcomes"]] == ["exported"] * len(said["outcomes"])
     assert (tmp_path / "elsewhere" / "tellers" / "_delta_log").is_dir()
 
 

@@ -201,7 +201,7 @@ def test_the_tables_of_a_version_are_written_elsewhere(template: Path, tmp_path:
     before = read_set(pipeline)
     version = find_earlier_version(pipeline, "bank", 1)
     outcomes = export_set(pipeline, version, str(tmp_path / "elsewhere"), lambda log: in_process)
-    assert {o.status for o in outcomes} == {Status.RESTORED}
+    assert {o.status for o in outcomes} == {Status.EXPORTED}
     for log in LOGS:
         rows = DeltaTable(str(tmp_path / "elsewhere" / log)).to_pyarrow_table().num_rows
         assert rows == len(replay().rows[version.position][log])

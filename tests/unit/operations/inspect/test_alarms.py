@@ -156,7 +156,7 @@ def test_what_has_a_threshold_can_be_switched_off(case: str) -> None:
 def test_a_log_that_was_not_begun_raises_failed_runs_alone() -> None:
     runs = AlarmRecord(3, "r", failures=3, since=ago(hours=1), error="the landing folder does not exist")
     [alarm] = find_alarms(LogStatus("accounts", begun=False, runs=runs), EVERY, NOW.isoformat())
-    assert alarm.message == "3 runs failed in a row, since 2026-11-05 11:00 UTC: the landing folder does not exist"
+    assert alarm.message == "3 runs failed in a row, since 2026-11-05 11:00 UTC: the landing folder does not exist."
 
 
 def test_commit_times_that_no_calendar_has_raise_nothing() -> None:
@@ -291,7 +291,8 @@ def test_status_shows_alarms_as_text_and_as_json(tmp_path: Path, monkeypatch: py
     live(pipeline, *PUBLISHED, take)
     write_alarm_record(pipeline.store, "accounts", AlarmRecord(1, "run-9", 1, "2026-11-05T00:00:00+00:00", "it broke"))
     shown = CliRunner().invoke(app, ["status"], prog_name="tidefold").stdout
-    assert "accounts: ALARM failures: 1 run failed, since 2026-11-05 00:00 UTC: it broke Next: " in shown
+    message = "1 run failed, since 2026-11-05 00:00 UTC: it broke. Next: `tidefold run accounts` prints"
+    assert f"accounts: ALARM failures: {message}" in shown
     found = json.loads(CliRunner().invoke(app, ["status", "--format", "json"], prog_name="tidefold").stdout)
     accounts = next(log for log in found["logs"] if log["log"] == "accounts")
     assert "failures" in [alarm["kind"] for alarm in accounts["alarms"]]

@@ -1,0 +1,96 @@
+"""What a person reads after a run: each thing once, whole names, numbers with their nouns, and the next step last."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidefold.cli.app import app
+from tidefold.presentation.tables import plain_table
+
+NAME = "orders-20261103-copy-of-the-file-of-november.csv"
+CONFIG = """\
+version: 1
+store: store
+alarms: {failures: 0}
+logs:
+  orders:
+    source: {format: csv, path: landing}
+    key: [id]
+    columns: {id: long, amount: long, updated: timestamp}
+    order: [updated]
+"""
+
+
+def call(*words: str, code: int = 0) -> Result:
+    done = CliRunner(env={"COLUMNS": None}).invoke(app, list(words), prog_name="tidefold")
+    assert done.exit_code == code, done.output
+    return done
+
+
+def land(name: str, *rows: str) -> None:
+    Path("landing", name).write_text("\n".join(["id,amount,updated", *rows, ""]))
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "tidefold.yaml").write_text(CONFIG)
+    land("orders-20261101.csv", *(f"{i},{i},2026-11-01T00:00:0{i}Z" for i in range(1, 6)))
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_first_run_names_the_command_that_reads_more() -> None:
+    assert "the first 3 rows; `tidefold read orders --limit N` shows more\n" in call("run").stderr
+    assert call("read", "orders", "--limit", "1").stderr == "the first row; --limit shows more\n"
+
+
+@pytest.mark.usefixtures("shop")
+def test_status_after_a_failed_gate_says_each_thing_once_and_ends_with_the_next_step() -> None:
+    call("run")
+    land(NAME, "6,abc,2026-11-03T00:00:00Z", "1,7,2026-11-03T00:00:00Z")
+    run = call("run", code=3)
+    assert "snapshot 2: 5 rows after 1 change of 1 key (0 deleted)" in run.stdout
+    shown = call("status").stdout
+    for once in ("failed its quality gate", "missing or stale", "quarantine retry orders", "snapshot report orders"):
+        assert shown.count(once) == 1, once
+    last = shown.splitlines()[-1]
+    assert last.startswith("orders: ALARM gate: snapshot 2 failed its quality gate: ")
+    assert " Next: read `tidefold snapshot report orders`" in last
+    assert "UTC: quality: snapshot 2 failed its gate. Next: `tidefold run orders` prints the next step." in shown
+
+
+@pytest.mark.usefixtures("shop")
+def test_piped_tables_have_whole_names() -> None:
+    call("run")
+    land(NAME, "1,7,2026-11-03T00:00:00Z")
+    call("run")
+    land("orders-20261104.csv", "1,8,2026-11-04T00:00:00Z")
+    call("run")
+    assert f"{NAME}, row 1" in call("explain", "orders", "id=1").stdout
+
+
+def test_a_column_of_instants_stays_in_one_line() -> None:
+    from rich.console import Console
+
+    console = Console(width=30, file=StringIO())
+    console.print(plain_table(("what", "at="), [("a long name that goes on", "2026-11-03 00:00:00")]))
+    assert "2026-11-03 00:00:00" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("shop")
+def test_long_plans_are_cut_for_people_and_end_with_a_sum() -> None:
+    for number in range(1, 8):
+        land(f"orders-2026110{number}.csv", *(f"{i},{i},2026-11-0{number}T00:00:0{i}Z" for i in range(1, 9)))
+        call("run", "--kind", "full")
+    Path("tidefold.yaml").write_text(CONFIG + "retention: {snapshots: 1, grace_versions: 1}\n")
+    *_, more, last = call("retain", "subsume", "--dry-run").stdout.splitlines()
+    assert more.startswith("  orders: and ")
+    assert more.endswith(" more; --format json lists them all")
+    assert last.startswith("  orders: in all ")
+    restored = call("restore", "orders", "1", "--log-position", "replay")
+    assert restored.output.splitlines()[-1].startswith("next: tidefold step quality orders")
