@@ -9,8 +9,8 @@ from tidefold.domain.log_state import Column
 from tidefold.sources.inference.values import find_spellings
 from tidefold.sources.landing.folders import read_folders
 from tidefold.sources.landing.streams import CutShortError, DamagedError, split_document
-from tidefold.sources.records.columnar_values import convert_texts
-from tidefold.sources.records.text_forms import Spelling
+from tidefold.sources.records.columnar_values import convert_texts, explain_misfit, find_day_order
+from tidefold.sources.records.text_forms import Spelling, find_formats
 
 
 def _read(texts: list[str], type_: str, spelling: Spelling) -> list[str | None]:
@@ -93,3 +93,42 @@ def test_folders_name_values() -> None:
         "c": "a b",
         "n": None,
     }
+
+
+DAY, MONTH = '`timestamp_formats: ["%d/%m/%Y %H:%M"]`', '`timestamp_formats: ["%m/%d/%Y %H:%M"]`'
+UNCLEAR = "The values do not decide whether the day or the month comes first."
+
+
+@pytest.mark.parametrize(
+    ("others", "formats", "ways"),
+    [
+        ([], (), [DAY, MONTH]),
+        (["2026-11-12", "11/12/2026"], (), [DAY, MONTH]),
+        (["11/25/2026 09:00"], (), [MONTH]),
+        (["25/11/2026"], (), [DAY]),
+        (["25/11/2026", "11/25/2026"], (), [DAY, MONTH]),
+        ([], ("%m/%d/%Y",), ['`timestamp_formats: ["%m/%d/%Y", "%m/%d/%Y %H:%M"]`']),
+    ],
+)
+def test_the_hint_names_both_orders_of_day_and_month_unless_a_value_decides(
+    others: list[str], formats: tuple[str, ...], ways: list[str]
+) -> None:
+    at, value, spelling = Column("at", "timestamp"), b"11/12/2026 10:00", Spelling(formats)
+    first = find_day_order(pa.array([value, *map(str.encode, others)]), at, spelling)
+    text = explain_misfit(value, at, spelling, first)
+    assert f"To read it, set {' or '.join(ways)} under `source`" in text
+    assert (UNCLEAR in text) == (len(ways) == 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "formats"),
+    [
+        ("11-12-2026", ["%d-%m-%Y", "%m-%d-%Y"]),
+        ("11-25-2026", ["%m-%d-%Y"]),
+        ("25/11/2026 1:00 PM", ["%d/%m/%Y %I:%M %p"]),
+        ("11.12.2026", ["%d.%m.%Y"]),
+        ("soon", []),
+    ],
+)
+def test_the_formats_of_a_time(value: str, formats: list[str]) -> None:
+    assert find_formats(value, "timestamp") == formats

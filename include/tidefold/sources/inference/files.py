@@ -39,7 +39,7 @@ from tidefold.sources.landing.folders import Place, explain_table, folder_at, na
 from tidefold.sources.landing.listing import LandedFile, list_any, open_landed
 from tidefold.sources.landing.problems import explain_foreign
 from tidefold.sources.landing.streams import CutShortError, DamagedError
-from tidefold.sources.records.text_forms import Spelling
+from tidefold.sources.records.text_forms import Spelling, swap_day_month
 
 _ROWS = 2000
 # The column of Airbyte's raw tables.
@@ -208,15 +208,11 @@ def _optional(column: ProposedColumn, files: Sequence[Sequence[str]]) -> Propose
 
 def _one_each(formats: Sequence[str]) -> list[str]:
     """Keeps the first of two formats that differ only in the order of day and month."""
-    return [f for i, f in enumerate(formats) if _swap_day_month(f) == f or _swap_day_month(f) not in formats[:i]]
-
-
-def _swap_day_month(format_: str) -> str:
-    return format_.replace("%d/%m", "%m/%d") if "%d/%m" in format_ else format_.replace("%m/%d", "%d/%m")
+    return [f for i, f in enumerate(formats) if swap_day_month(f) == f or swap_day_month(f) not in formats[:i]]
 
 
 def _format_questions(formats: Sequence[str]) -> list[ProposalQuestion]:
-    both = [f for f in formats if _swap_day_month(f) != f and _swap_day_month(f) in formats]
+    both = [f for f in formats if swap_day_month(f) != f and swap_day_month(f) in formats]
     text = "does the day or the month come first? No day of the sample is above 12"
     return [ProposalQuestion("timestamp_formats", text, tuple(both))] if both else []
 

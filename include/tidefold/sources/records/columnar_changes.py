@@ -20,7 +20,7 @@ from tidefold.domain.table.table_spec import Deletes, Engine
 from tidefold.domain.table.types import parse_value
 from tidefold.sources.feed import PLACEHOLDER
 from tidefold.sources.records.accounting import late_change
-from tidefold.sources.records.columnar_values import explain_misfit
+from tidefold.sources.records.columnar_values import explain_misfit, find_day_order
 from tidefold.sources.records.errors import RefusedRecordError
 from tidefold.sources.records.record_types import own_names
 from tidefold.sources.records.text_forms import PLAIN, Spelling
@@ -170,9 +170,10 @@ class Changes:
         for row in placeholder_of(self._rules.placeholder).find_rows(combined):
             made.refused[row] = RefusedRecordError("UNAVAILABLE_VALUE", f"The source did not send `{column.name}`.")
         values, unfit = self._cast(combined, column)
+        first = find_day_order(combined, column, self._spelling) if unfit else ""
         for row in unfit:
-            refusal = RefusedRecordError("VALUE_INVALID", explain_misfit(combined[row].as_py(), column, self._spelling))
-            made.refused.setdefault(row, refusal)
+            why = explain_misfit(combined[row].as_py(), column, self._spelling, first)
+            made.refused.setdefault(row, RefusedRecordError("VALUE_INVALID", why))
         if column.type in ("int", "long") and combined.type == pa.binary() and column.name not in self._padded:
             for row in _where(pc.match_substring_regex(combined, "^-?0[0-9]+-?$")):
                 text = f"`{column.name}` is '{combined[row].as_py()[:80].decode()}'. A {column.type} has no leading "

@@ -13,7 +13,16 @@ import pyarrow.compute as pc
 from tidefold.changelog.schema import arrow_type
 from tidefold.domain.log_state import Column
 from tidefold.domain.table.types import UNITS, parse_type
-from tidefold.sources.records.text_forms import NUMBER_MARKS, PLAIN, Spelling, find_format, find_unit, in_normal_form
+from tidefold.sources.records.text_forms import (
+    NUMBER_MARKS,
+    PLAIN,
+    Spelling,
+    find_first,
+    find_formats,
+    find_unit,
+    in_normal_form,
+    swap_day_month,
+)
 
 _RIGHT = {
     "boolean": "true or false",
@@ -50,8 +59,20 @@ _WIDER: dict[str, tuple[pa.DataType, ...]] = {
 _TIMES = ("date", "timestamp")
 
 
-def explain_misfit(value: Any, column: Column, spelling: Spelling) -> str:
-    """Describes what is wrong with a value, with an example of a valid one."""
+def find_day_order(values: pa.Array, column: Column, spelling: Spelling) -> str:
+    """Whether formats or values of a column of times have the day (`d`) or the month (`m`) first; empty: not known."""
+    if parse_type(column.type).name not in _TIMES or values.type != pa.binary():
+        return ""
+    chosen = {format_[1] for format_ in spelling.formats if swap_day_month(format_) != format_}
+    texts = (value.decode(errors="replace") for value in values.unique().to_pylist() if value)
+    return chosen.pop() if len(chosen) == 1 else find_first(texts)
+
+
+def explain_misfit(value: Any, column: Column, spelling: Spelling, first: str = "") -> str:
+    """Describes what is wrong with a value, with an example of a valid one.
+
+    first: see `find_day_order`.
+    """
     text = value.decode("utf-8", errors="backslashreplace") if isinstance(value, bytes) else str(value)
     shown = f"`{column.name}` is '{text[:80]}'"
     if isinstance(value, bytes) and column.type != "binary" and not _is_utf8(value):
@@ -67,8 +88,10 @@ def explain_misfit(value: Any, column: Column, spelling: Spelling) -> str:
         return f"{shown}, not a whole number of {column.encoding} since 1970."
     if name == "timestamp" and re.fullmatch("[0-9]{1,18}", text) and (unit := find_unit(int(text), int(text))):
         return f"{what} To read it, set `{column.name}: {{type: timestamp, encoding: {unit}}}` under `columns`."
-    if format_ := find_format(text, column.type):
-        return f"{what} To read it, set `timestamp_formats: [{json.dumps(format_)}]` under `source`."
+    if formats := find_formats(text, column.type, first):
+        ways = " or ".join(f"`timestamp_formats: {json.dumps([*spelling.formats, f])}`" for f in formats)
+        unclear = " The values do not decide whether the day or the month comes first." if len(formats) > 1 else ""
+        return f"{what}{unclear} To read it, set {ways} under `source`{', as the source writes it' * bool(unclear)}."
     marks = " or ".join(_find_marks(text, name, spelling))
     return f"{what} To read it, set {marks} under `source`." if marks else what
 

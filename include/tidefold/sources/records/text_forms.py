@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -14,15 +14,18 @@ import pyarrow.compute as pc
 
 from tidefold.domain.table.types import UNITS
 
-# Ways to write a time that are no ISO 8601; the first two differ where the day is 12 at most.
+# Ways to write a time that are no ISO 8601. Day and month first differ where the day is 12 at most; no country writes
+# the month before a dot.
 FORMATS = (
     "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y",
     "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d.%m.%Y", "%Y/%m/%d %H:%M:%S", "%Y/%m/%d",
-    "%d-%m-%Y %H:%M:%S", "%d-%m-%Y", "%Y%m%d%H%M%S", "%Y%m%d", "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
+    "%d-%m-%Y %H:%M:%S", "%m-%d-%Y %H:%M:%S", "%d-%m-%Y", "%m-%d-%Y", "%Y%m%d%H%M%S", "%Y%m%d",
+    "%d-%b-%Y %H:%M:%S", "%d-%b-%Y",
     "%d/%m/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%Y/%m/%d %H:%M:%S.%f",
     "%d-%b-%y %I.%M.%S.%f %p", "%d-%b-%y %H:%M:%S", "%d-%b-%y", "%b %d, %Y, %I:%M:%S %p", "%b %d, %Y",
     "%d/%b/%y %I:%M %p", "%d/%b/%Y %H:%M:%S", "%d-%b-%y %I.%M.%S %p", "%d-%b-%Y %I:%M:%S %p",
 )  # fmt: skip
+_DAY_MONTH = re.compile("([0-9]{1,2})[/-]([0-9]{1,2})[/-][0-9]{4}")
 _TOUCHING = "(?:%[YymdHIMSj]){2,}"
 # The microseconds of the years 2000 to 2100.
 _CENTURY = (946_684_800_000_000, 4_102_444_800_000_000)
@@ -139,10 +142,27 @@ def _in_utc(at: datetime, time_zone: str | None) -> str:
     return instant.isoformat() if is_shown else f"{at} in no hour of {time_zone}"
 
 
-def find_format(text: str, type_: str) -> str:
-    """The first format that makes a date or a timestamp of a text; empty: none does."""
+def find_formats(text: str, type_: str, first: str = "") -> list[str]:
+    """The first format that makes a date or a timestamp of a text, and the one with day and month swapped if it fits.
+
+    first: what comes first in other values of the column, `d` or `m`; empty: not known.
+    """
     formats = [f for f in FORMATS if type_ == "timestamp" or (type_ == "date" and "%H" not in f and "%I" not in f)]
-    return next((format_ for format_ in formats if is_as(text, format_)), "")
+    fitting = next(([f, swap_day_month(f)] for f in formats if is_as(text, f)), [])
+    both = [f for f in dict.fromkeys(fitting) if f in FORMATS and is_as(text, f)]
+    return [f for f in both if f.startswith(f"%{first}")] or both
+
+
+def swap_day_month(format_: str) -> str:
+    """Returns the format with the month first instead of the day, or the other way; else the same format."""
+    return re.sub("^%([dm])([/-])%([dm])", r"%\3\2%\1", format_)
+
+
+def find_first(texts: Iterable[str]) -> str:
+    """Whether the day (`d`) or the month (`m`) comes first, by the numbers above 12; empty: they do not decide."""
+    begins = [match for text in texts if (match := _DAY_MONTH.match(text))]
+    firsts = {"d" if int(match[1]) > 12 else "m" for match in begins if int(match[1]) > 12 or int(match[2]) > 12}
+    return firsts.pop() if len(firsts) == 1 else ""
 
 
 def is_as(text: str, format_: str) -> bool:
