@@ -49,6 +49,7 @@ from tidefold.sources.quarantine.reparse import (
     look_again,
     read_landed_lines,
     read_refused,
+    read_torn_line,
     whole_text,
 )
 from tidefold.sources.records.change_batches import with_commit_times
@@ -237,7 +238,10 @@ def _with_batch(table: pa.Table, state: LogState, number: int) -> pa.Table:
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yields each record's text: from the quarantine, or the landed file if the quarantine has only a part."""
     missing: dict[tuple[int, str], list[Refused]] = {}
+    torn_lines = [one for one in records if one.entry.reason == "TORN_LINE"]
     for one in records:
+        if one.entry.reason == "TORN_LINE":
+            continue
         text = whole_text(one.entry)
         if text is not None:
             yield one.landed_line, text
@@ -246,6 +250,9 @@ def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator
     feed, landing = pipeline.log(log).feed, pipeline.log(log).landing
     if feed is None or landing is None:
         return
+    for torn in torn_lines:
+        if (text := read_torn_line(feed, torn.landed)) is not None:
+            yield torn.landed_line, text
     for lacking in missing.values():
         lines = read_landed_lines(feed, lacking[0].landed, {one.entry.line for one in lacking})
         yield from ((one.landed_line, lines[one.entry.line]) for one in lacking if one.entry.line in lines)

@@ -18,6 +18,7 @@ from tidefold.sources.api import source_of
 from tidefold.sources.debezium.json_source import DebeziumJson, offset_in
 from tidefold.sources.debezium.ordering import ChangeHead, RecordPlaces, TransactionId, parse_end_id
 from tidefold.sources.feed import Feed
+from tidefold.sources.landing.completeness import skip_torn
 from tidefold.sources.landing.listing import LandedFile, list_landed, open_landed
 from tidefold.sources.landing.plan import FileTask, TakenFile
 from tidefold.sources.landing.streams import CutShortError, DamagedError, ShrunkError, file_chunks, read_blocks
@@ -112,7 +113,7 @@ def _source_of(feed: Feed) -> DebeziumJson:
 def _read_lines(file: LandedFile, until: int, begin: int, skip: int) -> Iterator[tuple[int, bytes]]:
     number = skip if begin else 0
     with open_landed(file) as stream:
-        stream.seek(begin)
+        stream.seek(skip_torn(stream, begin))
         for chunk in file_chunks(read_blocks(stream, until), packed=file.packed, begins=not begin):
             for line in filter(bytes.strip, chunk.lines):
                 number += 1

@@ -85,6 +85,38 @@ def _last_line_start(stream: BinaryIO, size: int, taken: int) -> int:
     return taken
 
 
+def find_torn(stream: BinaryIO, length: int) -> int | None:
+    """Where the last line of the first `length` bytes begins if it was refused as torn; None: it is whole."""
+    stream.seek(length - 1)
+    if stream.read(1) == _END:
+        return None
+    begin = _last_line_start(stream, length, 0)
+    stream.seek(begin)
+    text = stream.read(min(length - begin, streams.MAX_LINE))
+    return begin if text.strip() and not _is_object(text) else None
+
+
+def read_completed(stream: BinaryIO, length: int) -> bytes | None:
+    """Returns the line that was torn after `length` bytes; None: it is no whole record yet."""
+    if (begin := find_torn(stream, length)) is None:
+        return None
+    stream.seek(begin)
+    text = stream.readline(streams.MAX_LINE).rstrip(b"\r\n")
+    return text if _is_object(text) else None
+
+
+def skip_torn(stream: BinaryIO, length: int) -> int:
+    """Where the first record behind `length` taken bytes begins. The rest of a torn line is none. Rewinds the stream.
+
+    `quarantine retry` reads the completed line.
+    """
+    if length and find_torn(stream, length) is not None:
+        stream.seek(length)
+        length += len(stream.readline())
+    stream.seek(0)
+    return length
+
+
 def _is_object(text: bytes) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)

@@ -17,6 +17,7 @@ from tidefold.errors import CorruptError
 from tidefold.sources.api import RecordReader, Source, UnfitFileError
 from tidefold.sources.feed import PLACEHOLDER, Feed
 from tidefold.sources.landing import streams
+from tidefold.sources.landing.completeness import read_completed
 from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.listing import LandedFile
 from tidefold.sources.landing.name_times import find_time
@@ -29,7 +30,7 @@ from tidefold.storage import Store, compute_sha256
 from tidefold.typed_json import decode_json
 
 # Refused for their position in the file, which does not change.
-OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "TORN_LINE", "LINE_TOO_LONG"))
+OF_THEIR_PLACE = frozenset(("OFFSET_ORDER", "OFFSET_TWICE", "LINE_TOO_LONG"))
 RoomOf = Callable[[LandedFileRecord], tuple[int, int | None]]
 
 
@@ -257,6 +258,15 @@ def whole_text(entry: Quarantined) -> bytes | None:
     """The text of a record if the quarantine has all of it, byte for byte."""
     text = entry.record.encode()
     return None if len(text) >= KEPT_TEXT or b"\\x" in text else text
+
+
+def read_torn_line(feed: Feed, landed: LandedFileRecord) -> bytes | None:
+    """Returns the last line of a landed file, which was torn when it was ingested; None: it is not completed."""
+    with suppress(OSError, streams.ShrunkError), folder_at(feed.path).open(landed.name) as stream:
+        content = streams.Fingerprint(stream, landed.length)
+        if content.prefix(landed.length)[0] == landed.checksum:
+            return read_completed(stream, landed.length)
+    return None
 
 
 def read_landed_lines(feed: Feed, landed: LandedFileRecord, lines: Collection[int]) -> Mapping[int, bytes]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tidefold.domain.log_state import TableSpec
 from tidefold.sources.api import ParsedFile, RecordReader, SchemaStopError, UnfitFileError
 from tidefold.sources.landing import problems, streams
-from tidefold.sources.landing.completeness import begins_as_named
+from tidefold.sources.landing.completeness import begins_as_named, skip_torn
 from tidefold.sources.landing.folders import folder_at
 from tidefold.sources.landing.landing_place import Stamp, UnpinnedPlace
 from tidefold.sources.landing.listing import open_landed
@@ -141,8 +141,11 @@ def parse_lines(
     if not begins_as_named(stream, file):
         raise UnfitFileError(problems.report_wrong_content(file.name, stream.read(_MAGIC)))
     content = streams.Fingerprint(stream, task.until)
+    first_new = 0 if task.from_beginning else min(skip_torn(stream, task.begin), task.until)
     first, end = find_lines(stream, task)
     number = 0 if task.part else check_prefix(content, task)
+    if first_new > task.begin and not task.part:
+        number += sum(block.count(b"\n") for block in content.blocks(first_new))
     if task.from_beginning:
         content.rewind()
         number = 0

@@ -33,6 +33,7 @@ from tidefold.compute.runners import TaskAnswer, TaskWork, in_process
 from tidefold.errors import StorageError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ingest.ingest import ingest
+from tidefold.operations.quarantine.retry import retry
 from tidefold.operations.retention.clean import drop
 from tidefold.sources.debezium import json_source
 from tidefold.sources.debezium.json_source import DebeziumJson
@@ -275,6 +276,37 @@ def test_a_torn_line_in_a_file_that_is_not_the_newest_is_quarantined(pipeline: P
     assert (entry["line"], entry["reason"]) == (2, "TORN_LINE")
     assert offsets(pipeline) == [0, 5]
     assert take(pipeline).status == "nothing"
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+def test_a_retry_reads_a_torn_line_that_its_writer_completed_later(
+    pipeline: Pipeline, tmp_path: Path, cut: int
+) -> None:
+    text = text_of([record(0), record(1, 7)])
+    land(tmp_path, 0, text.rstrip(b"\n")[:-cut])
+    land(tmp_path, 5, [record(5)])
+    take(pipeline)
+    assert retry(pipeline, "items").facts["why"] == {"refused": 1}
+    land(tmp_path, 0, text.rstrip(b"\n")[: -cut + 1 or None] if cut > 1 else text)
+    torn = take(pipeline)
+    land(tmp_path, 0, text)
+    outcome = take(pipeline)
+    assert (torn.error_code, outcome.error_code, outcome.facts["refused"]) == (None, None, {})
+    assert [entry["reason"] for entry in quarantined(pipeline)] == ["TORN_LINE"]
+    again = retry(pipeline, "items")
+    assert (again.facts["changes"], again.facts["staying"]) == (1, 0)
+    assert sorted(offsets(pipeline)) == [0, 1, 5]
+    assert take(pipeline).status == "nothing"
+
+
+def test_a_torn_line_whose_first_bytes_changed_stays_refused(pipeline: Pipeline, tmp_path: Path) -> None:
+    text = text_of([record(0), record(1)])
+    land(tmp_path, 0, text[:-30])
+    land(tmp_path, 5, [record(5)])
+    take(pipeline)
+    land(tmp_path, 0, text_of([record(0), record(1, 9)]))
+    assert take(pipeline).error_code == "LANDED_CHANGED"
+    assert retry(pipeline, "items").facts["why"] == {"refused": 1}
 
 
 def test_the_same_records_under_another_name_are_counted_and_nothing_is_taken(
