@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from tidefold.domain.source_progress import LandedFileRecord
 
@@ -13,6 +15,8 @@ LISTED = 20
 REFUSED, WAITING = "LANDED_REFUSED", "LANDED_WAITING"
 # Told until the first snapshot is completed: nothing shows later whether the table was empty when its stream began.
 UNLOADED = "SOURCE_SNAPSHOT_MISSING"
+# What differs between files with one problem: numbers, and the pattern of a name.
+_OF_ONE_FILE = re.compile(r"\b[0-9][0-9,]*\b|`(files|leave_out): \[[^`]*`")
 # No writer at work explains these: no later run mends them. An edit before each run looks new each time, and a file
 # that is gone is seen once.
 AT_ONCE = ("LANDED_CHANGED", "LANDED_GONE", "LANDED_LATE")
@@ -88,6 +92,29 @@ class LandingProblems:
 
 
 NO_PROBLEMS = LandingProblems()
+
+
+class ProblemOfFile(Protocol):
+    """A problem with the name of its file, and the next step."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def hint(self) -> str: ...
+
+
+Problem = TypeVar("Problem", bound=ProblemOfFile)
+
+
+def group_by_reason(problems: Iterable[Problem]) -> list[list[Problem]]:
+    """Groups problems whose messages and hints differ only by names of files and by numbers."""
+    groups: dict[str, list[Problem]] = {}
+    for one in problems:
+        text = f"{one.message} {one.hint}".replace(one.file, "").replace(one.file.rpartition("/")[2], "")
+        groups.setdefault(_OF_ONE_FILE.sub("", text), []).append(one)
+    return list(groups.values())
 
 
 def list_problems(problems: Iterable[LandingProblem]) -> LandingProblems:

@@ -8,14 +8,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tidefold.domain.alarms import AlarmKind
+from tidefold.domain.landing_problems import group_by_reason
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
 from tidefold.domain.wording import count_noun, describe_ties, format_age, format_minute
 
 if TYPE_CHECKING:
     from tidefold.operations.inspect.log_status import LogStatus
 
-# So many partitions of a topic are listed.
-_PARTITIONS = 4
+# So many partitions of a topic are listed, and so many files that are in the way for one reason.
+_PARTITIONS, _FILES = 4, 3
 _SENTENCE_END = re.compile(r"(?<=\.) ")
 
 
@@ -123,23 +124,22 @@ def _describe_lag(status: LogStatus) -> Iterable[str]:
 
 
 def _landing(status: LogStatus) -> Iterable[str]:
-    """Lists landed files that were not ingested or brought nothing new, those of one kind in one line."""
+    """Lists landed files that were not ingested or brought nothing new, those for one reason in one line."""
     for code, number in status.landing.counts:
         named = [p for p in status.landing.listed if p.code == code]
-        if number == 1 and named and any(str(named[0]) in alarm.message for alarm in status.alarms):
-            continue
-        if not named:
-            yield f"[{code}] {count_noun(number, 'landed file')}."
-            continue
-        others = ""
-        if number > 1:
-            names = ", ".join(f"`{p.file}`" for p in named[1:4])
-            unnamed = number - min(len(named), 4)
-            others = f" The same holds for {names}{f' and {unnamed:,} more' if unnamed else ''}."
-        since = f" Since {format_minute(named[0].since)}." if named[0].since else ""
-        # The gate gives the same advice on refused records.
-        steps = [step for step in _SENTENCE_END.split(named[0].hint) if step.rstrip(".") not in status.why]
-        yield " ".join([f"[{code}] {named[0].message}{since}{others}", *steps])
+        unlisted = number - len(named)
+        for first, *same in group_by_reason(named):
+            if number == 1 and any(str(first) in alarm.message for alarm in status.alarms):
+                continue
+            names = ", ".join(f"`{p.file}`" for p in same[:_FILES])
+            more = f" and {len(same) - _FILES:,} more" if len(same) > _FILES else ""
+            others = f" The same holds for {names}{more}." if same else ""
+            since = f" Since {format_minute(first.since)}." if first.since else ""
+            # The gate gives the same advice on refused records.
+            steps = [step for step in _SENTENCE_END.split(first.hint) if step.rstrip(".") not in status.why]
+            yield " ".join([f"[{code}] {first.message}{since}{others}", *steps])
+        if unlisted:
+            yield f"[{code}] {count_noun(unlisted, 'more landed file' if named else 'landed file')}."
 
 
 def _as_of_attempts(status: LogStatus) -> Iterable[str]:

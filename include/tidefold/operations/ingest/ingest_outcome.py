@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidefold.domain.landing_problems import AT_ONCE, NO_PROBLEMS, REFUSED, WAITING, LandingProblem, find_failing
+from tidefold.domain.landing_problems import (
+    AT_ONCE,
+    NO_PROBLEMS,
+    REFUSED,
+    WAITING,
+    LandingProblem,
+    find_failing,
+    group_by_reason,
+)
 from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.uploads import UploadTotals
 from tidefold.domain.wording import count_noun
@@ -150,7 +158,8 @@ def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) ->
     `stopped`: a record with another schema stopped a partition. `incomplete`: by the log's policy, a file that was
     not ingested makes the run fail.
     """
-    outcome = replace(outcome, message="; ".join([outcome.message, *_remarks(accounted)]))
+    counts, remarks = outcome.message, _remarks(accounted)
+    outcome = replace(outcome, message="; ".join([counts, *remarks]))
     if stop := next((problem for problem in accounted.all_problems if problem.stops), None):
         message = f"{stop.error} ({outcome.message})"
         return replace(outcome, status=Status.STOPPED, message=message, error=ErrorInfo.of(stop.error))
@@ -168,7 +177,8 @@ def _with_problem(outcome: Outcome, pipeline: Pipeline, accounted: Accounted) ->
     if failing is None:
         return outcome
     error = InvalidInputError(failing.code, f"{failing.message.rstrip('.')}, since {failing.since}.", hint=failing.hint)
-    message = f"{error}{left.others(accounted.log)} ({outcome.message})"
+    others = "; ".join([counts, *(remark for remark in remarks if remark != str(failing))])
+    message = f"{error}{left.others(accounted.log)} ({others})"
     return replace(outcome, status=Status.INCOMPLETE, message=message, error=ErrorInfo.of(error))
 
 
@@ -206,6 +216,9 @@ def _remarks(accounted: Accounted) -> list[str]:
     remarks += [accounted.planned.waits] if accounted.planned.waits else []
     if earlier := sum(_is_known(a.landed) for a in accounted.arrivals):
         remarks.append(f"{count_noun(earlier, 'file')} known from before the rebuild or import; nothing to do")
+    # The first problem that stops the log is its error.
+    _, *others = group_by_reason(problem for problem in accounted.all_problems if problem.stops) or [[]]
+    remarks += [f"{first} {first.hint.rstrip('.')}" for first, *_ in others]
     remarks += [str(problem) for problem in accounted.all_problems if not problem.stops]
     return remarks + [str(problem) for problem in _find_warnings(accounted)]
 

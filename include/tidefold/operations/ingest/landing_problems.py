@@ -11,6 +11,7 @@ from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import LandedFileRecord
 from tidefold.domain.table.table_spec import VERSION
 from tidefold.operations.ingest.stages import Accounted
+from tidefold.sources.landing.folders import start_in
 from tidefold.sources.landing.streams import is_packed_name
 
 _SHOWN = 600
@@ -126,21 +127,34 @@ def _judge_file(
     elif count["forgotten"]:
         return  # Known from before an import or a rebuild.
     elif not count["changes"] + count["tombstones"] + count["ignored"] + count["quarantined"]:
+        earlier = _find_earlier(state, entries[-1], alone=alone)
         message = (
-            f"`{name}` has no new record: {count['repeated']:,} have offsets that were ingested before, and the source "
-            f"sent {count['resent']:,} again."
+            f"`{name}` has no new record: {count['repeated']:,} have offsets that were ingested before"
+            f"{f' from `{earlier}`' if earlier else ''}, and the source sent {count['resent']:,} again."
         )
         hint = (
             "If its records should be new, check whether its name repeats the offsets of an earlier file. Or remove it."
         )
         if alone:
-            message = f"`{name}` has the bytes of a file that was ingested before, so its records are not new."
+            which = f"`{earlier}`, which" if earlier else "a file that"
+            message = f"`{name}` has the bytes of {which} was ingested before, so its records are not new."
             hint = "Remove it. If its rows are new arrivals, land them in a file with other bytes."
         if count["resent"] and is_open:
             hint = (
                 f"Copies of refused records at other offsets are not new, because the source sent them before. {advice}"
             )
         yield LandingProblem(name, "LANDED_NOTHING_NEW", message, hint, fails=False)
+
+
+def _find_earlier(state: LogState, entry: LandedFileRecord, *, alone: bool) -> str:
+    """Returns the name of the file that brought the bytes of a copy, or the first of its offsets; empty: not known."""
+    start = start_in(entry.name.rpartition("/")[2])
+    for one in state.landed:
+        is_same = (one.checksum, one.length) == (entry.checksum, entry.length)
+        has_start = one.partition == entry.partition and one.first_offset <= start < one.next_offset
+        if one.name != entry.name and not one.is_copy and (is_same if alone else has_start):
+            return one.name
+    return ""
 
 
 def has_only_refused(state: LogState, entries: Sequence[LandedFileRecord]) -> bool:

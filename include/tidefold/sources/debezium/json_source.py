@@ -5,6 +5,7 @@ Also the base of all sources with files of a Kafka sink and one record on each l
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -97,14 +98,16 @@ class KafkaLines:
             hint = "Did a Kafka sink write it as topic-partition-offset? Then set `source: {names: kafka-dash}`. "
         else:
             hint = ""
+        stray = f"If it is a copy or no file of this log, remove it, or set `leave_out: [{json.dumps(name)}]` under "
+        stray += "`source`."
         if state.landed:
-            return f"{hint}Otherwise rename it to that form, or move it to a folder and a log of its own."
+            return f"{hint}If its records are new, land it under a name of that form. {stray}"
         if self.endings:
             append = "If each line is a row, set `names: any`: then a file may have any name. "
             columns = "Set `order: [COLUMN]` or `order: file`: then a file may have any name. "
             hint += append if state.shape.merge.engine is Engine.APPEND else columns
         ending = max((f".{e}" for e in self.extensions if name.endswith(f".{e}")), key=len, default="")
-        return f"{hint}Otherwise land it as `TOPIC+0+0000000000{ending}`."
+        return f"{hint}{'Otherwise land' if hint else 'Land'} it as `TOPIC+0+0000000000{ending}`. {stray}"
 
     def ending(self, file: LandedFile, taken: int) -> Ending:
         return ending_of(file, taken)

@@ -138,7 +138,13 @@ def test_kafka_names_may_become_the_wider_form_and_never_any(tmp_path: Path) -> 
     land_text(tmp_path, "notes-of-today.jsonl", rows(50, 1))
     outcome = ingest_items(pipeline)
     assert (outcome.facts["changes"], names_of(pipeline)) == (2, NameReading.KAFKA)
-    assert [p["code"] for p in outcome.facts["problems"]] == ["LANDED_NAME"]
+    [problem] = outcome.facts["problems"]
+    assert problem["code"] == "LANDED_NAME"
+    assert not problem["hint"].startswith("Otherwise")
+    # The advice for a stray copy, followed to the letter, mends it.
+    assert 'set `leave_out: ["notes-of-today.jsonl"]` under `source`' in problem["hint"]
+    stray = make_rows_landing(tmp_path, f'{ORDERED}, leave_out: ["notes-of-today.jsonl"]')
+    assert ingest_items(stray).facts["problems"] == []
     (tmp_path / "landing/items/notes-of-today.jsonl").unlink()
     assert ingest_items(make_rows_landing(tmp_path, f"{ORDERED}, names: any")).error_code == "NAMES_CHANGED"
     land_text(tmp_path, "items-0-2.jsonl", rows(2, 1))

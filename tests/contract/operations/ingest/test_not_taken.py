@@ -60,7 +60,8 @@ def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pi
     assert "2 files still being written: `empty.csv`, `torn.csv`" in outcome.message
     lines = "\n".join(remarks([shown(pipeline)]))
     assert "items: [LANDED_FORMAT]" in lines
-    assert "The same holds for `empty.csv`." in lines
+    assert "items: [LANDED_WAITING] `empty.csv` is empty." in lines
+    assert "items: [LANDED_WAITING] `torn.csv` does not end with a complete record." in lines
     bad.write_text(HEAD + "7,a,1\n")
     readme.unlink()
     land_text(tmp_path, "torn.csv", HEAD + "1,t,1\n2,b,2\n")
@@ -80,6 +81,30 @@ def test_a_file_without_a_column_is_an_error_at_once_and_stays_in_the_status(
     assert codes(pipeline) == {"short.csv": "LANDED_SCHEMA"}
 
 
+def test_files_that_are_refused_for_other_reasons_have_lines_of_their_own(pipeline: Pipeline, tmp_path: Path) -> None:
+    land_text(tmp_path, "a-1.csv", "id,text,seq,coupon\n1,a,1,x\n")
+    land_text(tmp_path, "a-2.csv", "id;text;seq\n2,b,2\n")
+    land_text(tmp_path, "a-3.csv", "id,text,seq,coupon\n3,c,3,y\n")
+    outcome = ingest_items(pipeline)
+    assert outcome.error_code == "LANDED_SCHEMA"
+    assert "coupon" in outcome.message
+    assert outcome.message.count("`a-2.csv` has one column") == 1
+    assert 'Set `delimiter: ";"` under `source`' in outcome.message
+    first, second = (line for line in remarks([shown(pipeline)]) if "[LANDED_SCHEMA]" in line)
+    assert "The same holds for `a-3.csv`. " in first
+    assert "`ignored: [coupon]`" in first
+    assert "`a-2.csv` has one column" in second
+    assert "The same holds" not in second
+
+
+def test_a_copy_names_the_file_that_was_ingested_before(pipeline: Pipeline, tmp_path: Path) -> None:
+    land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
+    land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
+    ingest_items(pipeline)
+    land_text(tmp_path, "c.csv", HEAD + "2,a,1\n")
+    assert "`c.csv` has the bytes of `b.csv`, which was ingested before" in ingest_items(pipeline).message
+
+
 def test_a_file_that_stays_makes_the_second_run_fail_and_holds_up_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
     bad = land_text(tmp_path, "bad.csv", ZIPPED)
     land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
@@ -91,6 +116,7 @@ def test_a_file_that_stays_makes_the_second_run_fail_and_holds_up_nothing(pipeli
     assert outcome.facts["changes"] == 1, "what can be taken is taken all the same"
     assert f"since {since}" in outcome.message
     assert "took 1 file" in outcome.message
+    assert outcome.message.count("The content of `bad.csv`") == 1
     # Edited, it is another one: that is seen again, and given one run.
     bad.write_bytes(ZIPPED + b"other\n")
     land_text(tmp_path, "c.csv", HEAD + "3,a,1\n")
@@ -209,6 +235,7 @@ def test_a_file_that_brings_nothing_and_one_that_cannot_be_compared_are_shown(tm
     land(tmp_path, 0, [record(0, 1, "r")], "json")
     outcome = ingest_items(pipeline)
     assert "[LANDED_NOTHING_NEW]" in outcome.message
+    assert f"were ingested before from `{old.name}`, and" in outcome.message
     assert codes(pipeline) == {"shop.public.items+0+0000000000.json": "LANDED_NOTHING_NEW"}
     old.unlink()
     land(tmp_path, 1, [record(1, 2)], "json.gz")
