@@ -156,7 +156,7 @@ def measure_skew(store: Store) -> float | None:
     begun = time.time()
     store.put_if_absent(path, b"clock")
     try:
-        written = _read_instant(store, path)
+        written = read_instant(store, path)
         ended = time.time()
     finally:
         with suppress(TidefoldError):
@@ -167,12 +167,11 @@ def measure_skew(store: Store) -> float | None:
     return max(written - ended, 0.0) if written > begun else min(written + 1 - begun, 0.0)
 
 
-def _read_instant(store: Store, path: str) -> float | None:
-    if isinstance(store, MarkedStore):
-        return store.read_instant(path)
+def read_instant(store: Store, path: str) -> float | None:
+    """Returns when the store wrote a file, in seconds since 1970; None: it does not say, or there is no file."""
     try:
-        return os.stat(store.uri(path)).st_mtime
-    except OSError:
+        return store.read_instant(path) if isinstance(store, MarkedStore) else os.stat(store.uri(path)).st_mtime
+    except (NotFoundError, OSError):
         return None
 
 

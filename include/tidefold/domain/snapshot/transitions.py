@@ -345,7 +345,7 @@ def require_not_aborted(state: LogState, snapshot_id: int) -> Snapshot:
     """Returns the snapshot. Raises SupersededError if its attempt was aborted or a newer one replaced it."""
     snapshot = require_snapshot(state, snapshot_id)
     if snapshot.state is State.ABORTED:
-        cause = AbortCause.parse(snapshot.abort_reason)
+        cause = AbortCause.parse(snapshot.abort_reason.rstrip("."))
         raise SupersededError(
             "ABORTED" if cause.superseded_by is None else "SUPERSEDED",
             f"Snapshot {snapshot.id} of `{state.log}` (attempt {snapshot.epoch}) was aborted: {cause.text}.",

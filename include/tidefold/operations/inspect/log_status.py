@@ -215,5 +215,5 @@ def _why(state: LogState) -> tuple[str, str | None]:
     if failed and failed.verdict:
         return f"snapshot {failed.id} failed its quality gate: {failed.verdict.summary}", failed.verdict.path
     if newest.state is State.ABORTED:
-        return f"snapshot {newest.id} was aborted: {newest.abort_reason}", None
+        return f"snapshot {newest.id} was aborted: {newest.abort_reason.rstrip('.')}", None
     return "", None

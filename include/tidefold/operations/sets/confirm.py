@@ -190,7 +190,8 @@ def _describe_held(
     for name in chosen.logs:
         own = held.get(name)
         if own:
-            message = f"Set `{chosen.name}` is held by `{name}`: {own.message}. None of its tables is published."
+            why = own.message.rstrip(".")
+            message = f"Set `{chosen.name}` is held by `{name}`: {why}. None of its tables is published."
         else:
             message = f"Set `{chosen.name}` is held by `{log}`, so `{name}` is not published either."
         cause = own or first

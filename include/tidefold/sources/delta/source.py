@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.fs import DeltaStorageHandler
 
 from tidefold.domain.log_state import LogState, Position, TableSpec
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, TidefoldError
@@ -48,7 +47,7 @@ from tidefold.sources.quarantine.writer import QuarantineWriter
 from tidefold.sources.records.columnar_changes import OpColumn, Rules
 from tidefold.sources.records.columnar_values import convert_values
 from tidefold.sources.records.record_types import own_names
-from tidefold.storage.delta_tables import convert_errors
+from tidefold.storage.identity import read_instant
 
 SNAPSHOT, _VERSION = "snapshot", "version"
 # `replaced: accept`
@@ -192,11 +191,8 @@ class DeltaFeed:
         """Returns when a version was committed, in microseconds: as its commit says, else as its file does."""
         if commit is not None and commit.time is not None:
             return commit.time
-        with convert_errors(self._address):
-            [file] = DeltaStorageHandler(self._store.uri(""), self._store.options()).get_file_info(
-                [commit_path(version)]
-            )
-        return round(file.mtime.timestamp() * 1e6) if file.mtime else None
+        instant = read_instant(self._store, commit_path(version))
+        return None if instant is None else round(instant * 1e6)
 
     def _check(self, log: DeltaLog, table: SourceVersion, task: FileTask, shape: TableSpec) -> None:
         """Checks that the changes of a version are exactly those of the table. Raises TidefoldError, UnfitFileError."""

@@ -353,8 +353,8 @@ def test_a_store_that_replaces_what_is_there_fails(config_path: Path, monkeypatc
 def test_the_clock_of_the_store(
     config_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float, level: FindingLevel, way: str
 ) -> None:
-    read = identity._read_instant
-    monkeypatch.setattr(identity, "_read_instant", lambda store, path: (read(store, path) or 0) + ahead)
+    read = identity.read_instant
+    monkeypatch.setattr(identity, "read_instant", lambda store, path: (read(store, path) or 0) + ahead)
     [(found, said)] = look("clock", config_path)
     assert (found, way in said) == (level, True)
 

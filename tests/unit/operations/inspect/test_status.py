@@ -8,6 +8,7 @@ import pytest
 
 from support.lives import PUBLISHED, Move, abort, claim, judge, live, make_pipeline, stage, take
 from tidefold.domain.log_state import State
+from tidefold.domain.snapshot import transitions
 from tidefold.errors import NotFoundError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.log_status import LogStatus
@@ -66,6 +67,11 @@ def test_a_failed_gate_is_one_line_with_its_report(pipeline: Pipeline, then: tup
 
 def test_an_abort_without_a_verdict_gives_its_reason(pipeline: Pipeline) -> None:
     assert status_after(pipeline, take, claim("run-1"), abort).why == "snapshot 1 was aborted: by hand"
+
+
+def test_a_reason_that_is_a_sentence_gets_no_second_full_stop(pipeline: Pipeline) -> None:
+    ended = status_after(pipeline, take, claim("run-1"), lambda state: transitions.abort(state, 1, "It was lost."))
+    assert ended.why == "snapshot 1 was aborted: It was lost"
 
 
 def test_a_later_published_snapshot_silences_an_old_failure(pipeline: Pipeline) -> None:
