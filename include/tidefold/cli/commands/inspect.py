@@ -12,6 +12,7 @@ from tidefold.domain.source_progress import name_partition
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
+_INSTANT = len("2026-11-02T00:00:07.000000Z")
 _NO_CODE = "A source of your own has codes of its own. For a row give its key, too: `tidefold explain LOG id=7`."
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ def _describe(answer: KeyExplained) -> list[Any]:
     parts += [answer.remark] if answer.remark else []
     parts += _describe_maker(answer.made_by) if answer.made_by else []
     if others := [one for one in answer.changes if one != answer.made_by]:
-        columns = ("change\nset>", "op", "order", "offset>", "committed=", "outcome", "landed as")
+        # An instant stays in one line; positions of a source can be long.
+        order = "order=" if max(len(one.at) for one in others) <= _INSTANT else "order"
+        columns = ("change\nset>", "op", order, "offset>", "committed=", "outcome", "landed as")
         parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
     parts += [""] if answer.unknown else []
     parts += [_unknown(first, last, answer.lost_from) for first, last in answer.unknown]
