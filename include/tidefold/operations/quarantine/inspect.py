@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from heapq import nsmallest
+from itertools import groupby, islice
 
 from tidefold.domain.ingest.quarantine_retry import quarantine_files
 from tidefold.domain.log_state import LandedFileRecord, LogState
@@ -77,6 +78,8 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
                 offset=entry.offset,
                 detail=entry.detail,
             )
+        if total.file == entry.file and entry.line < total.line:
+            total.line, total.offset, total.detail = entry.line, entry.offset, entry.detail
         total.count += 1
         if (entry.reason, entry.file) not in files:
             files.add((entry.reason, entry.file))
@@ -87,17 +90,23 @@ def count_refused(pipeline: Pipeline, log: str) -> list[ReasonCount]:
 
 
 def show_refused(pipeline: Pipeline, log: str, reason: str | None, limit: int) -> tuple[list[RefusedRecord], bool]:
-    """Returns the first `limit` refused records in the order of arrival, and whether there are more.
+    """Returns the first `limit` refused records in the order of arrival and place, and whether there are more.
 
     Raises NotFoundError for an unknown log, RefusedError if only records for other reasons are refused, CorruptError as
     `count_refused` does.
     """
     state = require_state(pipeline, log)
-    wanted = (one for one in _all(pipeline, state) if reason in (None, one.entry.reason))
+    wanted = _by_place((one for one in _all(pipeline, state) if reason in (None, one.entry.reason)), limit + 1)
     records = [_describe(one) for one in islice(wanted, limit + 1)]
     if not records:
         require_none_refused(state)
     return records[:limit], len(records) > limit
+
+
+def _by_place(records: Iterable[Refused], most: int) -> Iterator[Refused]:
+    """Yields the first `most` records of each landed file in the order of their lines."""
+    for _, ones in groupby(records, key=lambda one: (one.landed.number, one.entry.file)):
+        yield from nsmallest(most, ones, key=lambda one: one.entry.line)
 
 
 def require_none_refused(state: LogState) -> None:

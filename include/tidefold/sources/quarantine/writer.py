@@ -82,13 +82,13 @@ class QuarantineWriter:
 
 
 class FirstRefusal(QuarantineWriter):
-    """Keeps the first refused record alone."""
+    """Keeps the first refused record of a file alone. A row that cannot be split comes after those behind it."""
 
     line: int = 0
     refused: RefusedRecordError | None = None
 
     def add(self, file: str, line: int, offset: int | None, refused: RefusedRecordError, record: bytes) -> None:
-        if self.refused is None:
+        if self.refused is None or line < self.line:
             self.line, self.refused = line, refused
 
 

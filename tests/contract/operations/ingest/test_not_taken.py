@@ -13,9 +13,11 @@ from support.landing import ingest_items, land, make_landing, record, store_file
 from support.landing_rows import FOLDER, land_text, make_rows_landing
 from support.pipelines import contents, publish
 from tidefold.domain.landing_problems import LISTED, LandingProblem
+from tidefold.operations.doctor.landed_sample import find_misfits
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.inspect.log_status import LogStatus
 from tidefold.operations.inspect.status import status
+from tidefold.operations.quarantine.inspect import show_refused
 from tidefold.presentation.remarks import remarks
 from tidefold.wiring import open_pipeline
 
@@ -95,6 +97,15 @@ def test_files_that_are_refused_for_other_reasons_have_lines_of_their_own(pipeli
     assert "`ignored: [coupon]`" in first
     assert "`a-2.csv` has one column" in second
     assert "The same holds" not in second
+
+
+def test_refused_rows_are_listed_by_place_and_the_first_is_named(pipeline: Pipeline, tmp_path: Path) -> None:
+    land_text(tmp_path, "a.csv", HEAD + "1,a,1\n2,b,2,more\nz,c,3\n4,d,4\n")
+    [misfit] = find_misfits(pipeline.config)
+    assert "a run would refuse 2 of 4 records of `a.csv`. The first is number 2: [FIELD_COUNT]" in misfit.message
+    ingest_items(pipeline)
+    assert [one.line for one in show_refused(pipeline, "items", None, 5)[0]] == [2, 3]
+    assert [one.line for one in show_refused(pipeline, "items", None, 1)[0]] == [2]
 
 
 def test_a_copy_names_the_file_that_was_ingested_before(pipeline: Pipeline, tmp_path: Path) -> None:
