@@ -47,6 +47,7 @@ def test_validate_lists_the_logs_and_warns_of_missing_folders(pipeline: Pipeline
     done = call("validate")
     assert done.exit_code == 0
     assert "tidefold.yaml is valid." in done.stdout
+    assert "The store was not asked whether its logs fit this file: `tidefold validate --online` does." in done.stdout
     assert "landing/accounts does not exist yet" in done.stderr
     said = call_json("validate")
     assert (said["valid"], said["logs"], len(said["warnings"])) == (True, ["accounts", "tellers"], 2)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tidefold.config import Config, SetConfig
     from tidefold.operations.ground.pipeline import Pipeline
 
+# The columns, key and order of a log that has data are in its ledger.
+_UNASKED = "The store was not asked whether its logs fit this file: `tidefold validate --online` does."
+
 
 def demo(
     terminal: Terminal,
@@ -80,9 +83,10 @@ def validate(
 ) -> None:
     """Check the configuration; --online: store and landing places too.
 
-    Needs no store without --online. Reports each mistake with file, line, key and the allowed values. With --online,
-    tidefold writes, reads, lists, copies and deletes small files in the store. It also checks that the store refuses a
-    second write under the same name, and that each landing place can be listed.
+    Needs no store without --online. Reports each mistake with file, line, key and the allowed values. Reads landed
+    files of this machine as a new log would: of each layout the newest file, among the 20 newest. With --online,
+    tidefold compares each log with its ledger. It writes, reads, lists, copies and deletes small files in the store. It
+    also checks that the store refuses a second write under the same name, and that each landing place can be listed.
 
     Example: tidefold validate -c tidefold.yaml --online
 
@@ -113,7 +117,11 @@ def validate(
     asked, store_lines = _check_store(terminal) if online else ({}, [])
     lines = [line for one in config.sets.values() for line in _set_lines(one)]
     terminal.result(
-        {**data, **asked}, f"{terminal.config_path} is valid.", *store_lines, log_table(config.logs.values()), *lines
+        {**data, **asked},
+        f"{terminal.config_path} is valid.",
+        *(store_lines if online else [_UNASKED]),
+        log_table(config.logs.values()),
+        *lines,
     )
 
 

@@ -108,7 +108,12 @@ def _try_file(log: LogConfig, source: Source, file: LandedFile) -> LandedMisfit 
     message = f"a run would refuse {refused:,} of {count_noun(account.records, 'record')} of `{file.name}`."
     if first := refusals.refused:
         message += f" The first is number {refusals.line}: [{first.reason}] {first.detail}"
-    return LandedMisfit(log.id, message, "Correct the log's configuration, or the file.", whole=False)
+    return LandedMisfit(
+        log.id,
+        message,
+        "Correct the log's configuration, or the file. What was ingested before stays as it is.",
+        whole=False,
+    )
 
 
 def _of_problem(log: str, problem: FileProblem) -> LandedMisfit:
