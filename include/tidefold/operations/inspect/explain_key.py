@@ -35,12 +35,14 @@ from tidefold.errors import CorruptError, NotFoundError, RefusedError
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, find_published, one_key, plan_from, require_state
 from tidefold.operations.inspect.find_record import RecordFinder
-from tidefold.operations.quarantine.inspect import RefusedRecord, find_refused_of
+from tidefold.operations.quarantine.inspect import SEARCHED, RefusedRecord, find_refused_of, find_refused_with
 from tidefold.read.plan import ReadPlan, ReadTask
 from tidefold.read.task import SQN, read_task
 
 OPS = {UPSERT: "upsert", DELETE: "delete", CLEAR: "clear", MERGE: "merge"}
 ShownRow = dict[str, Any]
+# So many refused records, or files of them, are named.
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,13 @@ def explain_key(
     Raises NotFoundError if neither the log nor a retained snapshot has the key, and the errors of `plan_read`.
     """
     state = require_state(pipeline, log)
-    base = state.latest if live else find_published(state) if snapshot is None else require_readable(state, snapshot)
+    try:
+        base = (
+            state.latest if live else find_published(state) if snapshot is None else require_readable(state, snapshot)
+        )
+    except (NotFoundError, RefusedError) as error:
+        told = _Explaining(pipeline, state, key).describe_refused()
+        raise type(error)(error.code, f"{error.message}{told}", hint=error.hint) from error
     if base and state.reshaped and base.id < state.reshaped.id:
         raise RefusedError(
             "SHAPE_OLDER",
@@ -324,11 +332,31 @@ class _Explaining:
         cut = self._state.truncated_to
         how = self._state.cut_reason
         trace = f" The log was {how} up to change set {cut}: keys deleted before that are not known." if cut else ""
+        log, is_open = self._state.log, any(entry.quarantined for entry in self._state.landed)
+        hint = f"`tidefold quarantine show {log}` prints refused records. " if is_open else ""
         return NotFoundError(
             "KEY_UNKNOWN",
-            f"Neither the log of `{self._state.log}` nor a retained snapshot has the key {self._text}.{trace}",
-            hint=f"Check the spelling and type of the key. `tidefold read {self._state.log} --live` shows rows.",
+            f"Neither the log of `{log}` nor a retained snapshot has the key {self._text}.{trace}"
+            f"{self.describe_refused()}",
+            hint=f"{hint}Check the spelling and type of the key. `tidefold read {log} --live` shows rows.",
         )
+
+    def describe_refused(self) -> str:
+        """Names the refused records that may be of the key, and the files with records that a person settled."""
+        state, told = self._state, ""
+        texts = [str(value) for _, value in self._key.values]
+        refused = self._refused or find_refused_with(self._pipeline, state, texts)
+        if refused:
+            places = ", ".join(f"record {one.line} of `{one.file}` [{one.reason}]" for one in refused[:_NAMED])
+            more = f" and {len(refused) - _NAMED:,} more" if len(refused) > _NAMED else ""
+            told = f" Refused records {'have this key' if self._refused else 'may be of it'}: {places}{more}."
+        elif (count := sum(entry.quarantined for entry in state.landed)) > SEARCHED:
+            told = f" Of {count:,} refused records the first {SEARCHED:,} were searched for it."
+        settled = [f"of `{one.name}` {'; '.join(one.settled)}" for one in state.landed if one.settled]
+        if settled:
+            more = f", and of {len(settled) - _NAMED:,} more files" if len(settled) > _NAMED else ""
+            told += f" Refused records that were settled are not searched: {', '.join(settled[:_NAMED])}{more}."
+        return told
 
 
 def _find_landed_file(state: LogState, source: ChangeSet, change: KeyChange) -> LandedFileRecord | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -14,6 +15,9 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import require_state
 from tidefold.operations.quarantine.key_changes import key_in
 from tidefold.sources.quarantine.reparse import Refused, read_refused
+
+# So many refused records are searched for a key that their texts do not show as one.
+SEARCHED = 10_000
 
 
 @dataclass(slots=True)
@@ -124,6 +128,14 @@ def find_refused_of(pipeline: Pipeline, state: LogState, key: Sequence[str]) -> 
     """Returns the refused records whose text shows that they are of one key. `key`: its values as text."""
     wanted = tuple(key)
     return tuple(_describe(one) for one in _all(pipeline, state) if key_in(one.entry.record, state.shape) == wanted)
+
+
+def find_refused_with(pipeline: Pipeline, state: LogState, values: Sequence[str]) -> tuple[RefusedRecord, ...]:
+    """Returns refused records, among the first ones, whose text has all these values and shows no key."""
+    words = [re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") for value in values]
+    first = islice(_all(pipeline, state), SEARCHED)
+    unkeyed = (one for one in first if all(word.search(one.entry.record) for word in words))
+    return tuple(_describe(one) for one in unkeyed if key_in(one.entry.record, state.shape) is None)
 
 
 def find_refused_keys(pipeline: Pipeline, state: LogState) -> dict[tuple[str, ...], str]:

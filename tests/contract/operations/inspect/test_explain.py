@@ -19,7 +19,8 @@ from typing import Any, BinaryIO
 import pytest
 from typer.testing import CliRunner, Result
 
-from support.landing import land, make_landing, record, take
+from support.landing import ingest_items, land, make_landing, record, take
+from support.landing_rows import land_text, make_rows_landing
 from support.pipelines import CONFIG, contents, judge_all, make_pipeline, put
 from support.savepoints import bring_in, make, save
 from tidefold.changelog.schema import DELETE
@@ -30,13 +31,14 @@ from tidefold.config import load_config
 from tidefold.domain.explain.key_history import ChangeOutcome, RowAgreement
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot.claim import RestoreMode, RestorePoint
-from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold.errors import InvalidInputError, NotFoundError, TidefoldError
 from tidefold.fold import inputs
 from tidefold.ledger import read_manifest
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest
 from tidefold.operations.inspect.explain_key import KeyExplained, explain_key
+from tidefold.operations.quarantine.settle import settle
 from tidefold.operations.requests import Fold, Restore
 from tidefold.operations.retention.subsume import subsume
 from tidefold.operations.retention.truncate import truncate
@@ -153,6 +155,26 @@ def test_a_key_that_never_was(pipeline: Pipeline) -> None:
         assert never.value.code == "KEY_UNKNOWN"
     with pytest.raises(InvalidInputError):
         explain_key(pipeline, "accounts", "7")
+
+
+def test_a_key_whose_record_was_refused(tmp_path: Path) -> None:
+    made = make_rows_landing(tmp_path, more="order: [seq]\n    on_bad_file: warn")
+    land_text(tmp_path, "a.csv", "id,text,seq\n1,a,1\n2,b,2,more\n3,c,three\n")
+    ingest_items(made)
+
+    def never(key: int, **how: Any) -> str:
+        with pytest.raises(TidefoldError) as error:
+            explain_key(made, "items", json.dumps({"id": key}), **how)
+        return str(error.value)
+
+    # The text of this row does not show its key: its fields could not be told apart.
+    assert never(2).startswith("[NOTHING_PUBLISHED]")
+    assert "Refused records may be of it: record 2 of `a.csv` [FIELD_COUNT]." in never(2)
+    assert "Refused records have this key: record 3 of `a.csv` [VALUE_INVALID]." in never(3)
+    assert "Refused records may be of it: record 2 of `a.csv` [FIELD_COUNT]." in never(2, live=True)
+    assert "efused" not in never(777)
+    settle(made, "items", "ann", "corrected at the shop")
+    assert "`a.csv` 2 by ann: corrected at the shop." in never(2, live=True)
 
 
 def test_what_was_cut_is_said_and_where_the_row_already_was(pipeline: Pipeline) -> None:
