@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from obstore.exceptions import BaseError, InvalidPathError
 
 from tidefold.errors import NotFoundError, StorageError, StoreUnusableError, TidefoldError, UnknownOutcomeError
 from tidefold.storage.cloud_address import CloudAddress
-from tidefold.storage.outage import PATIENCE, Outage, find_patience, find_unfit, is_refusal, may_succeed_later
+from tidefold.storage.outage import PATIENCE, Outage, find_patience, find_unfit, is_refusal, may_succeed_later, wait
 from tidefold.storage.store import make_taken_error
 from tidefold.storage.traffic import traffic
 
@@ -49,7 +48,7 @@ _HOST = re.compile(r"https?://(?:[^/\s@]*@)?([^/\s?]+)\S*")
 _CODE = re.compile(r"(?:<Code>|\(code: )([A-Z]\w+)")
 _ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "InvalidBucketName", "ContainerNotFound"}
 # versitygw answers 404 where S3 answers 403.
-UNKNOWN_KEY = {"InvalidAccessKeyId", "XAdminUserNotFound"}
+UNKNOWN_KEY, _WRONG_SECRET = {"InvalidAccessKeyId", "XAdminUserNotFound"}, "SignatureDoesNotMatch"
 _NO_ANSWER = re.compile("HTTP error|response|request or")
 # The address where a machine of a cloud asks for its role is obstore's last way to log in.
 _NO_LOGIN = re.compile(r"169\.254\.169\.254|Credentials \{|token request")
@@ -146,10 +145,9 @@ class CloudBucket:
                     outage.end()  # The service answered, or the request cannot be sent at all.
                     raise
                 tries += 1
-                pause = outage.choose_pause(began, tries, code_of(error) or type(error).__name__)
-                if pause is None:
+                pause = outage.choose_pause(began, tries, _find_reason(error))
+                if pause is None or wait(pause):
                     raise
-                time.sleep(pause)
                 continue
             outage.end()
             return answer
@@ -286,6 +284,9 @@ class CloudBucket:
         if code in UNKNOWN_KEY:
             hint = f"Check the credentials. {service.login}"
             return StoreUnusableError("STORE_DENIED", f"{service.name} does not know the access key id.", hint=hint)
+        if code == _WRONG_SECRET:
+            message = f"The secret key is wrong: it does not belong to the access key id ({code})."
+            return StoreUnusableError("STORE_DENIED", message, hint=service.login)
         if code in _ABSENT or (is_absent and not code):
             return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         if isinstance(error, InvalidPathError):
@@ -357,6 +358,13 @@ def explain(error: Exception) -> str:
     cause = _CAUSE.search(str(error)) if not status_of(error) else None
     why = f" ({cause[1]})" if cause else ""
     return f"{code_of(error) or type(error).__name__}: {' '.join(text.split())[:300]}{why}"
+
+
+def _find_reason(error: Exception) -> str:
+    """Returns why a request failed, for the line about an outage: the service's code, or the host that is silent."""
+    host, cause = _HOST.search(str(error)), _CAUSE.search(str(error))
+    why = code_of(error) or (cause[1] if cause else "no answer")
+    return f"`{host[1]}`: {why}" if host else why
 
 
 def _first_lines(error: BaseException) -> str:

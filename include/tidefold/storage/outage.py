@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tidefold.errors import StorageError
@@ -16,12 +18,35 @@ _log = logging.getLogger(__name__)
 PATIENCE = 300.0
 # A store that never answered this process is more likely a wrong address than an outage.
 FIRST_PATIENCE = 75.0
+# Of a command that tests the address.
+TEST_PATIENCE = 10.0
 # How long a pause may be. The bound doubles with each try, and each pause is random below it.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
 # The pause between two lines about one outage.
 _LINE_SECONDS = 15.0
 # The service does not know the request, for example a conditional write. No try of it ever succeeds.
 _UNKNOWN_REQUEST = 501
+_interrupted, _testing = threading.Event(), threading.Event()
+
+
+def stop_waiting() -> None:
+    """Ends all waits of this process, also those to come: somebody interrupted it."""
+    _interrupted.set()
+
+
+def wait(seconds: float) -> bool:
+    """Waits. Returns whether the process was interrupted: then a failed request is not sent again."""
+    return _interrupted.wait(seconds)
+
+
+@contextmanager
+def trying_addresses() -> Iterator[None]:
+    """Within it, a store that never answered is given up after TEST_PATIENCE."""
+    _testing.set()
+    try:
+        yield
+    finally:
+        _testing.clear()
 
 
 def find_patience() -> float:
@@ -65,7 +90,8 @@ class Outage:
         now, outage_began = self.clock(), self._began  # Another thread may end the outage meanwhile.
         if outage_began is None:
             outage_began = self._began = self._told = now
-        patience = self.patience if self._answered else min(self.patience, FIRST_PATIENCE)
+        first = TEST_PATIENCE if _testing.is_set() else FIRST_PATIENCE
+        patience = self.patience if self._answered else min(self.patience, first)
         left = patience - (now - min(outage_began, request_began))
         if left <= 0:
             return None

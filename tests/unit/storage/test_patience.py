@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
 
-from tidefold.storage.outage import FIRST_PATIENCE, PATIENCE, Outage, find_patience
+from tidefold.storage import outage as outages
+from tidefold.storage.outage import FIRST_PATIENCE, PATIENCE, TEST_PATIENCE, Outage, find_patience, trying_addresses
 
 
 class Clock:
@@ -51,6 +53,23 @@ def test_pauses_are_random_so_that_clients_do_not_come_back_together() -> None:
 def test_an_address_that_never_answered_is_given_up_earlier() -> None:
     clock = Clock()
     assert sum(outlast(Outage(PATIENCE, clock, draw=lambda: 1.0), clock)) == FIRST_PATIENCE
+
+
+def test_a_test_of_an_address_gives_up_much_earlier_but_not_on_a_store_that_answered() -> None:
+    clock = Clock()
+    with trying_addresses():
+        assert sum(outlast(Outage(PATIENCE, clock, draw=lambda: 1.0), clock)) == TEST_PATIENCE
+        outage = Outage(PATIENCE, clock, draw=lambda: 1.0)
+        outage.end()
+        assert sum(outlast(outage, clock)) == PATIENCE
+    assert sum(outlast(Outage(PATIENCE, clock, draw=lambda: 1.0), clock)) == FIRST_PATIENCE
+
+
+def test_who_interrupts_the_process_ends_the_waits_of_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "_interrupted", threading.Event())
+    assert not outages.wait(0)
+    outages.stop_waiting()
+    assert outages.wait(3600)
 
 
 def test_an_answer_to_any_request_ends_the_outage() -> None:

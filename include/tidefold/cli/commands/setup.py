@@ -99,6 +99,7 @@ def validate(
         return
     from tidefold.operations.doctor.landed_sample import find_misfits
     from tidefold.presentation.tables import log_table
+    from tidefold.storage.outage import trying_addresses
 
     config = load_config(terminal.config_path)
     check_suites(config)
@@ -114,7 +115,8 @@ def validate(
         terminal.note(f"warning: {warning}")
     sets = [_describe_set(one) for one in config.sets.values()]
     data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "sets": sets, "warnings": warnings}
-    asked, store_lines = _check_store(terminal) if online else ({}, [])
+    with trying_addresses():
+        asked, store_lines = _check_store(terminal) if online else ({}, [])
     lines = [line for one in config.sets.values() for line in _set_lines(one)]
     terminal.result(
         {**data, **asked},
