@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -101,7 +101,10 @@ class CloudAddress:
     @property
     def service(self) -> CloudService:
         """The words for the service."""
-        return _AZURE if self.scheme in AZURE_SCHEMES else _GCS if self.scheme == GCS_SCHEME else _S3
+        if isinstance(self.access, S3Endpoint):
+            hint, host = (text.replace("AWS_ENDPOINT_URL", self.access.variable) for text in (_S3.hint, _S3.host))
+            return replace(_S3, hint=hint, host=host)
+        return _AZURE if isinstance(self.access, AzureAccount) else _GCS
 
     @property
     def is_sorted(self) -> bool:
@@ -113,7 +116,7 @@ class CloudAddress:
         """Returns a sentence about an endpoint that is probably wrong; empty: there is none."""
         if not isinstance(self.access, S3Endpoint) or not urlsplit(self.access.url or "").path.strip("/"):
             return ""
-        return " AWS_ENDPOINT_URL ends with a path, and most servers have none: remove it."
+        return f" {self.access.variable} ends with a path, and most servers have none: remove it."
 
     def open(self, retries: Mapping[str, Any], seconds: int) -> Any:
         """Opens obstore's client. It reads the environment, where credentials are.

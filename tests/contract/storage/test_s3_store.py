@@ -553,3 +553,21 @@ def test_a_service_without_conditional_writes_is_named_at_once(
 def test_a_snapshots_table_whose_commit_lost_its_answer_is_made(s3: S3Bucket, store: Store) -> None:
     s3.server.fail("PUT", "_delta_log/00000000000000000000.json", lost=True)
     require_made(store)
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_hints_name_the_variable_of_the_endpoint_that_is_set(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for other in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "http://127.0.0.1:9/path")
+    place = CloudAddress.parse("s3://bucket/a")[0]
+    assert all(
+        f"{name} " in f"{text} ".replace(",", " ") for text in (place.service.hint, place.service.host, place.doubt)
+    )
+
+
+def test_a_wrong_secret_key_is_no_missing_right(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("GET", "/x", status=403, code="SignatureDoesNotMatch")
+    with pytest.raises(StorageError, match="The secret key is wrong") as told:
+        store.read("x")
+    assert "s3:GetObject" not in told.value.hint

@@ -33,7 +33,8 @@ _HEAD = """\
 # answer it and remove the `# ` before its lines.
 version: 1
 
-# Where changelogs, ledgers, snapshots and tables are kept. Paths are relative to this file, or absolute.
+# Where changelogs, ledgers, snapshots and tables are kept: a path (relative to this file, or absolute) or an
+# address such as `s3://bucket/folder`.
 {store}
 
 spark:

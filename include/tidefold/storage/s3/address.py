@@ -12,6 +12,8 @@ from tidefold.errors import InvalidInputError
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # Characters that no reader of an address (Delta, Spark, HTTP) takes for anything but themselves.
 _PART = re.compile(r"[A-Za-z0-9_=+.-]+")
+# The first one that is set counts.
+_URLS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,14 @@ class S3Address:
 
 @dataclass(frozen=True, slots=True)
 class S3Endpoint:
-    """The S3 endpoint of the usual AWS variables; None: clients use their own defaults (profiles, machine roles)."""
+    """The S3 endpoint of the usual AWS variables; None: clients use their own defaults (profiles, machine roles).
+
+    variable: the one that names it.
+    """
 
     url: str | None
     region: str | None
+    variable: str = "AWS_ENDPOINT_URL"
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> S3Endpoint:
@@ -51,14 +57,15 @@ class S3Endpoint:
         def first(*names: str) -> str | None:
             return next((environment[name] for name in names if environment.get(name)), None)
 
-        url = first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        variable = next((name for name in _URLS if environment.get(name)), _URLS[-1])
+        url = environment.get(variable) or None
         if url and not url.startswith(("http://", "https://")):
             raise InvalidInputError(
                 "STORE_ADDRESS",
-                "AWS_ENDPOINT_URL does not begin with `http://` or `https://`.",
+                f"{variable} does not begin with `http://` or `https://`.",
                 hint="Write it as `https://host` or `http://host:port`.",
             )
-        return cls(url, first("AWS_REGION", "AWS_DEFAULT_REGION"))
+        return cls(url, first("AWS_REGION", "AWS_DEFAULT_REGION"), variable)
 
     def delta_options(self) -> dict[str, str]:
         """Returns the options of deltalake and Polars besides the environment. They contain no secret."""
