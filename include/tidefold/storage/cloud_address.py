@@ -102,7 +102,7 @@ class CloudAddress:
     def service(self) -> CloudService:
         """The words for the service."""
         if isinstance(self.access, S3Endpoint):
-            hint, host = (text.replace("AWS_ENDPOINT_URL", self.access.variable) for text in (_S3.hint, _S3.host))
+            hint, host = (text.replace(S3Endpoint.variable, self.access.variable) for text in (_S3.hint, _S3.host))
             return replace(_S3, hint=hint, host=host)
         return _AZURE if isinstance(self.access, AzureAccount) else _GCS
 

@@ -12,8 +12,6 @@ from tidefold.errors import InvalidInputError
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # Characters that no reader of an address (Delta, Spark, HTTP) takes for anything but themselves.
 _PART = re.compile(r"[A-Za-z0-9_=+.-]+")
-# The first one that is set counts.
-_URLS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class S3Address:
         return cls(bucket, prefix)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class S3Endpoint:
     """The S3 endpoint of the usual AWS variables; None: clients use their own defaults (profiles, machine roles).
 
@@ -57,7 +55,8 @@ class S3Endpoint:
         def first(*names: str) -> str | None:
             return next((environment[name] for name in names if environment.get(name)), None)
 
-        variable = next((name for name in _URLS if environment.get(name)), _URLS[-1])
+        of_s3 = f"{cls.variable}_S3"
+        variable = of_s3 if environment.get(of_s3) else cls.variable
         url = environment.get(variable) or None
         if url and not url.startswith(("http://", "https://")):
             raise InvalidInputError(
