@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,27 +25,42 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
 _LINE_SECONDS = 15.0
 # The service does not know the request, for example a conditional write. No try of it ever succeeds.
 _UNKNOWN_REQUEST = 501
-_interrupted, _testing = threading.Event(), threading.Event()
+# How soon a thread sees that the process was interrupted.
+_LOOK_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class _Process:
+    """What holds for all requests of this process. A handler of signals sets a plain field: a lock could be taken."""
+
+    is_interrupted: bool = False
+    first_patience: float = FIRST_PATIENCE
+
+
+_process = _Process()
 
 
 def stop_waiting() -> None:
     """Ends all waits of this process, also those to come: somebody interrupted it."""
-    _interrupted.set()
+    _process.is_interrupted = True
 
 
 def wait(seconds: float) -> bool:
     """Waits. Returns whether the process was interrupted: then a failed request is not sent again."""
-    return _interrupted.wait(seconds)
+    end = time.monotonic() + seconds
+    while not _process.is_interrupted and (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, _LOOK_SECONDS))
+    return _process.is_interrupted
 
 
 @contextmanager
 def trying_addresses() -> Iterator[None]:
     """Within it, a store that never answered is given up after TEST_PATIENCE."""
-    _testing.set()
+    _process.first_patience = TEST_PATIENCE
     try:
         yield
     finally:
-        _testing.clear()
+        _process.first_patience = FIRST_PATIENCE
 
 
 def find_patience() -> float:
@@ -90,8 +104,7 @@ class Outage:
         now, outage_began = self.clock(), self._began  # Another thread may end the outage meanwhile.
         if outage_began is None:
             outage_began = self._began = self._told = now
-        first = TEST_PATIENCE if _testing.is_set() else FIRST_PATIENCE
-        patience = self.patience if self._answered else min(self.patience, first)
+        patience = self.patience if self._answered else min(self.patience, _process.first_patience)
         left = patience - (now - min(outage_began, request_began))
         if left <= 0:
             return None

@@ -58,7 +58,7 @@ def test_a_port_that_refuses_connections_is_an_outage(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0")
     slept: list[float] = []
-    monkeypatch.setattr(cloud_client.time, "sleep", slept.append)
+    monkeypatch.setattr(cloud_client, "wait", slept.append)
     monkeypatch.setattr(cloud_client, "PATIENCE", 0.2)
     monkeypatch.setattr(cloud_client, "find_patience", lambda: 0.2)
     with pytest.raises(StorageError) as refused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 import pytest
 
@@ -66,7 +65,7 @@ def test_a_test_of_an_address_gives_up_much_earlier_but_not_on_a_store_that_answ
 
 
 def test_who_interrupts_the_process_ends_the_waits_of_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outages, "_interrupted", threading.Event())
+    monkeypatch.setattr(outages, "_process", outages._Process())
     assert not outages.wait(0)
     outages.stop_waiting()
     assert outages.wait(3600)

@@ -1,0 +1,48 @@
+"""The first Ctrl-C or SIGTERM ends a command that waits for a store, also in threads and on its way out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.s3_server import ENVIRONMENT
+
+CONFIG = """\
+version: 1
+store: s3://bucket/store
+logs:
+"""
+LOG = """\
+  {name}:
+    source: {{format: debezium-json, connector: postgresql, path: landing/{name}}}
+    key: [id]
+    columns: {{id: int}}
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", [["validate", "--online"], ["status"]], ids=["on its way out", "in threads"])
+def test_the_first_signal_ends_a_command_that_waits_for_a_store(
+    tmp_path: Path, command: list[str], number: signal.Signals
+) -> None:
+    path = tmp_path / "tidefold.yaml"
+    path.write_text(CONFIG + LOG.format(name="items") + LOG.format(name="orders"))
+    for name in ("items", "orders"):
+        (tmp_path / "landing" / name).mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        environment = {**os.environ, **ENVIRONMENT, "AWS_ENDPOINT_URL": address, "AWS_MAX_ATTEMPTS": ""}
+        arguments = [sys.executable, "-m", "tidefold.cli", *command, "-c", str(path)]
+        process = subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True)
+        server.accept()[0].close()  # From now on nobody answers.
+    process.send_signal(number)
+    told = process.communicate(timeout=30)[1]
+    assert process.returncode == 130, told
+    assert "[INTERRUPTED]" in told
