@@ -55,8 +55,9 @@ class S3Endpoint:
         def first(*names: str) -> str | None:
             return next((environment[name] for name in names if environment.get(name)), None)
 
-        of_s3 = f"{cls.variable}_S3"
-        variable = of_s3 if environment.get(of_s3) else cls.variable
+        variable = "AWS_ENDPOINT_URL_S3"
+        if not environment.get(variable):
+            variable = cls.variable
         url = environment.get(variable) or None
         if url and not url.startswith(("http://", "https://")):
             raise InvalidInputError(

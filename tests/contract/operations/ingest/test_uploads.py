@@ -284,7 +284,7 @@ def test_the_example_program_writes_and_its_log_is_published(tmp_path: Path) -> 
     program = ROOT / "docs/examples/write_orders.py"
     call = [sys.executable, str(program), str(tmp_path / "tidefold.yaml")]
     done = subprocess.run(call, env={"PYTHONPATH": str(ROOT / "include")}, capture_output=True, text=True, check=True)
-    assert done.stdout == "5 changes in 1 uploads; shop continues at 5\n"
+    assert done.stdout == "5 changes in 1 upload; shop continues at 5\n"
     materialize(pipeline, ["orders"], Fold("run-1"), in_process)
     judge_all(pipeline, "orders")
     confirm(pipeline, "orders")
