@@ -34,6 +34,7 @@ OLDEST_JAVA = 17
 # Accepted, and never run.
 UNTRIED_JAVA = 21
 JAVA_HINT = "Install Java 17 (Debian, Ubuntu: `apt install openjdk-17-jre-headless`) or set JAVA_HOME to it."
+_SMALL_STEPS = "only steps that read less than `spark.above` run."
 _INSTALL = "Install tidefold again: `pip install tidefold` with its extras, or `make install` in a clone."
 _GIB = 1 << 30
 # Below the first limit a disk counts as full; below the second it is a warning.
@@ -308,7 +309,7 @@ def check_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
         yield DoctorFinding("spark", FAIL, message, spark_versions.INSTEAD[feature])
     elif not setup.has_submit and not connects and setup.version in ("", setup.client):
         # A client brings no Spark.
-        message = "pyspark is not installed: only steps that read less than `spark.above` run."
+        message = f"pyspark is not installed: {_SMALL_STEPS}"
         yield DoctorFinding("spark", WARN, message, spark_versions.EXTRAS)
     elif not setup.has_submit and not connects:
         yield DoctorFinding("spark", FAIL, f"{setup.submit} is missing.", _INSTALL)
@@ -334,11 +335,11 @@ def _describe_repair(version: str, spark: spark_versions.SparkVersion) -> str:
 
 
 def check_jars(jars: Sequence[Path]) -> Iterator[DoctorFinding]:
-    """Checks that each jar that Spark needs is there and whole enough to be opened."""
+    """Checks that each jar that Spark needs is there and whole enough to be opened. Small steps need none."""
     bad = [jar for jar in jars if not zipfile.is_zipfile(jar)]
     for jar in bad:
-        harm = "is not a jar file" if jar.exists() else "is missing"
-        yield DoctorFinding("jars", FAIL, f"{jar.name} {harm}.", "Run `tidefold spark jars`, which fetches it.")
+        level, harm = (FAIL, "is not a jar file.") if jar.exists() else (WARN, f"is missing: {_SMALL_STEPS}")
+        yield DoctorFinding("jars", level, f"{jar.name} {harm}", "Run `tidefold spark jars`, which fetches it.")
     if jars and not bad:
         yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in jars)}.")
 
