@@ -238,12 +238,11 @@ def _with_batch(table: pa.Table, state: LogState, number: int) -> pa.Table:
 def _texts(pipeline: Pipeline, log: str, records: Sequence[Refused]) -> Iterator[tuple[tuple[str, int], bytes]]:
     """Yields each record's text: from the quarantine, or the landed file if the quarantine has only a part."""
     missing: dict[tuple[int, str], list[Refused]] = {}
-    torn_lines = [one for one in records if one.entry.reason == "TORN_LINE"]
+    torn_lines: list[Refused] = []
     for one in records:
         if one.entry.reason == "TORN_LINE":
-            continue
-        text = whole_text(one.entry)
-        if text is not None:
+            torn_lines.append(one)
+        elif (text := whole_text(one.entry)) is not None:
             yield one.landed_line, text
         else:
             missing.setdefault((one.landed.number, one.landed.name), []).append(one)
