@@ -141,10 +141,11 @@ def parse_lines(
     if not begins_as_named(stream, file):
         raise UnfitFileError(problems.report_wrong_content(file.name, stream.read(_MAGIC)))
     content = streams.Fingerprint(stream, task.until)
-    first_new = 0 if task.from_beginning else min(skip_torn(stream, task.begin), task.until)
+    # Only the first part of a file begins behind what was taken before.
+    first_new = 0 if task.from_beginning or task.part else min(skip_torn(stream, task.begin), task.until)
     first, end = find_lines(stream, task)
     number = 0 if task.part else check_prefix(content, task)
-    if first_new > task.begin and not task.part:
+    if first_new > task.begin:
         number += sum(block.count(b"\n") for block in content.blocks(first_new))
     if task.from_beginning:
         content.rewind()
