@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,15 +44,6 @@ class CloudService:
     remove: str
 
 
-_S3 = CloudService(
-    name="S3",
-    place="bucket",
-    rights="s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload",
-    login="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with `pip install boto3`.",
-    hint="Call again. If it happens again, check AWS_ENDPOINT_URL, AWS_REGION and the state of S3.",
-    host="AWS_ENDPOINT_URL, else AWS_REGION",
-    remove="aws s3 rm",
-)
 _AZURE = CloudService(
     name="Azure",
     place="container",
@@ -71,6 +62,19 @@ _GCS = CloudService(
     host="STORAGE_EMULATOR_HOST",
     remove="gcloud storage rm",
 )
+
+
+def _name_s3(endpoint: str) -> CloudService:
+    """Returns the words for S3. endpoint: the variable that names the server."""
+    return CloudService(
+        name="S3",
+        place="bucket",
+        rights="s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload",
+        login="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with `pip install boto3`.",
+        hint=f"Call again. If it happens again, check {endpoint}, AWS_REGION and the state of S3.",
+        host=f"{endpoint}, else AWS_REGION",
+        remove="aws s3 rm",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,7 @@ class CloudAddress:
     def service(self) -> CloudService:
         """The words for the service."""
         if isinstance(self.access, S3Endpoint):
-            hint, host = (text.replace(S3Endpoint.variable, self.access.variable) for text in (_S3.hint, _S3.host))
-            return replace(_S3, hint=hint, host=host)
+            return _name_s3(self.access.variable)
         return _AZURE if isinstance(self.access, AzureAccount) else _GCS
 
     @property

@@ -112,9 +112,8 @@ def was_sent(error: BaseException) -> bool:
 class CloudBucket:
     """One bucket or container. Its requests raise FAILURES. `translate_errors` converts them."""
 
-    def __init__(self, address: CloudAddress, setting: str = "store") -> None:
-        """Sets up the bucket. `setting`: the key of the configuration that names it."""
-        self._address, self._service, self._setting = address, address.service, setting
+    def __init__(self, address: CloudAddress) -> None:
+        self._address, self._service = address, address.service
 
     @property
     def connection(self) -> _Connection:
@@ -331,7 +330,7 @@ class CloudBucket:
         return StoreUnusableError(
             "STORE_BUCKET_MISSING",
             f"The {place} `{self._address.bucket}` does not exist, or these credentials may not see it.",
-            hint=f"Create it, or correct `{self._setting}` and the endpoint.{self._address.doubt}",
+            hint=f"Create it, or correct its name and the endpoint.{self._address.doubt}",
         )
 
     def _make_silent(self, host: str, error: Exception) -> StorageError:

@@ -139,7 +139,8 @@ def test_landing_places_are_listed(s3: S3Bucket, tmp_path: Path) -> None:
     """Fault: a landing place in a bucket that does not exist was found valid."""
     failed = of_landing(tmp_path, "s3://no-such-bucket/a")
     assert "error [STORE_BUCKET_MISSING] The landing place of accounts" in failed.stderr
-    assert "`source.path`" in failed.stderr
+    assert "`no-such-bucket`" in failed.stderr
+    assert "correct its name" in failed.stderr
     empty = of_landing(tmp_path, f"{s3.root}/landing")
     assert (empty.exit_code, "warning: accounts: There is no object below" in empty.stderr) == (0, True)
     s3.put("landing/a.jsonl", b"")

@@ -34,7 +34,7 @@ class CloudFolder:
 
     def __init__(self, address: str) -> None:
         self._place, self._prefix = CloudAddress.parse(address)
-        self._bucket = CloudBucket(self._place, "source.path")
+        self._bucket = CloudBucket(self._place)
 
     @property
     def address(self) -> str:
