@@ -120,7 +120,7 @@ def _squash_changes(spark: SparkSession, root: Path, case: Case) -> DataFrame:
 
 
 def _merge(spark: SparkSession, root: Path, latest: DataFrame) -> None:
-    columns = {name: f"s.{name}" for name in COLUMNS}
+    columns: dict[str, Any] = {name: f"s.{name}" for name in COLUMNS}
     (
         SparkTable.forPath(spark, str(table_of(root)))
         .alias("t")
@@ -147,7 +147,7 @@ def delta_rs_merge(root: Path, case: Case) -> None:
     before = all_files(root)
     with connection() as db:
         source = db.sql(f"SELECT * FROM read_parquet('{case.export_path}/*.parquet') QUALIFY {_LAST}").to_arrow_table()
-    columns = {name: f"s.{name}" for name in COLUMNS}
+    columns: dict[str, Any] = {name: f"s.{name}" for name in COLUMNS}
     (
         DeltaTable(str(table_of(root)))
         .merge(source, "t.id = s.id", source_alias="s", target_alias="t")
@@ -203,7 +203,7 @@ def _sizes(table: DeltaTable) -> dict[str, int]:
 
 
 def _make_add_action(folder: Path, name: str, rows: int, size: int, _footer: int, columns: dict[str, Any]) -> AddAction:
-    stats = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    stats: dict[str, Any] = {"numRecords": rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for quoted, found in columns.items():
         column = quoted.strip('"')
         stats["minValues"][column] = _parse_bound(column, found["min"])

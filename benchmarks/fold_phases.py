@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 from fold_data import Case, fold, link_tree, open_bench
 from tables import seconds
 from tidefold.changelog.schema import change_schema, table_schema
-from tidefold.compute.runners import TaskAnswer, TaskWork, in_process, on_spark
+from tidefold.compute.broadcast_work import TaskWork
+from tidefold.compute.runners import TaskAnswer, in_process, on_spark
 from tidefold.delta.data_files import FileStatistics, write_data_file
 from tidefold.domain.paths import DataFileName
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.fold.base_rows import BaseFiles, open_base
+from tidefold.fold.base_rows import BaseFiles, BucketRows, open_base
 from tidefold.fold.fold_bucket import MERGE_MEMORY
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.merge import merge_bucket
@@ -53,7 +54,7 @@ def shares(spark: SparkSession, case: Case, scratch: Path) -> list[str]:
     asked: list[FoldTask] = []
     phases = Phases()
 
-    def run(work: TaskWork, tasks: list[str]) -> list[TaskAnswer]:
+    def run(work: TaskWork, tasks: Sequence[str]) -> list[TaskAnswer]:
         texts.extend(tasks)
         asked.extend(work.task(task) for task in tasks if isinstance(work, FoldWork))
         with phases.phase("all tasks"):
@@ -96,10 +97,10 @@ def _by_hand(task: FoldTask, root: Path, phases: Phases) -> None:
     phases.seconds["decode base"] += both
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.perf_counter()
-        with merge_bucket(table.to_reader(), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as done:
+        with merge_bucket(BucketRows(table.to_reader()), changes, shape, memory=MERGE_MEMORY, scratch=scratch) as done:
             phases.seconds["squash"] += time.perf_counter() - begun
             with phases.phase("merge"):
-                rows = done.rows.read_all().cast(schema)
+                rows = pa.Table.from_batches(done.bucket.rows or (), schema)
     with phases.phase("statistics"):
         for start in range(0, rows.num_rows, 262_144):
             FileStatistics(schema).add(rows.slice(start, 262_144))

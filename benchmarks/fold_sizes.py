@@ -24,8 +24,8 @@ def growing(spark: SparkSession, scratch: Path, rows: int, rounds: int, peers: l
     for before, after in zip(found["small"], found["large"], strict=True):
         what = f"{before.name}: {cases['small'].changes:,} changes in 4 of 128 key groups, {small:,} rows"
         yield Row(what, before.seconds, "s")
-        goal = {"goal": "<= 1.15 x", "limit": 1.15} if before.name in MINE else {}
-        yield Row(f"... {large:,} rows, against it", ratios(after.seconds, before.seconds), "x", **goal)
+        goal, limit = ("<= 1.15 x", 1.15) if before.name in MINE else ("", None)
+        yield Row(f"... {large:,} rows, against it", ratios(after.seconds, before.seconds), "x", goal, limit=limit)
 
 
 def hot(spark: SparkSession, scratch: Path, rows: int, rounds: int) -> Iterator[Row]:

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -227,11 +227,15 @@ class KindStore(LocalStore):
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         return self._of(path).read(path, start, length)
 
-    def open(self, path: str) -> AbstractContextManager[BinaryIO]:
-        return self._of(path).open(path)
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        with self._of(path).open(path) as stream:
+            yield stream
 
-    def create(self, path: str) -> AbstractContextManager[BinaryIO]:
-        return self._of(path).create(path)
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        with self._of(path).create(path) as stream:
+            yield stream
 
     def link(self, source: str, target: str, copy: bool = False) -> str:
         return self._of(target).link(source, target, copy)

@@ -63,7 +63,7 @@ def line(buckets: int, change_sets: int) -> str:
     pickled = pickle.dumps(BroadcastWork(work))
     unpacked, _ = cpu_seconds(lambda: _unpack(pickled, texts))
     copied = sent.tasks + buckets * change_sets * _length_of_a_change_set()
-    sizes = [sent.shared, sent.tasks, sent.function * sent.hands, _all(sent), copied]
+    sizes = [sent.shared, sent.tasks, sent.function * sent.partitions, _all(sent), copied]
     cells = [f"{buckets:,}", f"{change_sets:,}", *map(_megabytes, sizes)]
     return f"| {' | '.join(cells)} | {planned:.2f} s | {unpacked:.2f} s | {_verdict(buckets, change_sets, sent)} |"
 
@@ -76,7 +76,7 @@ def _unpack(pickled: bytes, texts: list[str]) -> int:
 
 
 def _all(sent: DealtBytes) -> int:
-    return sent.shared * EXECUTORS + sent.tasks + sent.function * sent.hands
+    return sent.shared * EXECUTORS + sent.tasks + sent.function * sent.partitions
 
 
 def _length_of_a_change_set() -> int:

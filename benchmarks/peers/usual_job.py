@@ -78,7 +78,8 @@ def judge(spark: SparkSession, asked: dict[str, Any]) -> None:
     from great_expectations.expectations import registry
 
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    bars: Any = {"globally": False, "metric_calculations": False}
+    context.variables.progress_bars = bars
     kinds = [registry.get_expectation_impl(kind)(**arguments) for kind, arguments in asked["checks"]]
     suite = context.suites.add(gx.ExpectationSuite("suite", expectations=kinds))
     batch = context.data_sources.add_spark("spark").add_dataframe_asset("rows")

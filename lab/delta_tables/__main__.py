@@ -42,8 +42,8 @@ def main(names: list[str]) -> int:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     ours = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
     root, failed = Path(tempfile.mkdtemp(prefix="delta-tables-")), 0
-    config = make_pipeline(root / "spark").config if (root / "spark").mkdir() is None else None
-    assert config
+    (root / "spark").mkdir()
+    config = make_pipeline(root / "spark").config
     # Work of ten rows: the second compiler costs more than it gives.
     os.environ.update({**job_env(config), QUICK_COMPILER: "1"})
     spark = SparkJvm(config)

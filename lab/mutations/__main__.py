@@ -69,7 +69,7 @@ def run_tests(folder: Path, *tests: str) -> bool:
         "-p",
         "no:cacheprovider",
         "--basetemp",
-        folder / "tmp",
+        str(folder / "tmp"),
         *tests,
     ]
     environment = {"PYTHONPATH": "include:plugins:scripts", "HOME": str(folder)}

@@ -190,7 +190,7 @@ def _prove_faults(rig: SourceRig, number: int) -> list[str]:
 
 
 def _change(record: dict[str, Any], planned: Mapping[int, str]) -> dict[str, Any] | None:
-    kind = planned.get((record["key"] or {}).get("id"))
+    kind = planned.get((record["key"] or {}).get("id", -1))
     if kind is None:
         return record
     change = _WRONG[kind][0]

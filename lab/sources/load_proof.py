@@ -97,7 +97,7 @@ def _published(rig: SourceRig) -> list[tuple[str, ...]]:
 
     published = DeltaTable(str(rig.folder / "store/tables/acct")).to_pyarrow_table()
     told = 'select id::varchar, name, amount::varchar, epoch_us("at")::varchar from published'
-    return sorted(duckdb.sql(told).fetchall(), key=repr) if published.num_rows else []
+    return sorted(duckdb.execute(told).fetchall(), key=repr) if published.num_rows else []
 
 
 def _start(rig: SourceRig, *words: str) -> subprocess.Popen[str]:

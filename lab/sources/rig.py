@@ -55,7 +55,8 @@ class SourceRig:
         own.execute(f'drop database if exists "{self.name}" with (force)', f'create database "{self.name}"')
         own.close()
         self.session = server.session(self.name)
-        self.columns, self.fault = columns, None
+        self.columns = columns
+        self.fault: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
         self.capture = Capture(java, folder, self._list_properties(more), 100_000)
         self._taken, self._runs, self._stop = 0, 0, threading.Event()
         self.failed: list[str] = []
@@ -147,11 +148,10 @@ class SourceRig:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             state = pipeline.ledger(self.table).find()
-            is_published = state and state.latest and state.latest.published and not state.unfolded
-            if is_published and max((n for p in state.positions for n in p.stream.max_order), default=0) >= int(
-                position
-            ):
-                return
+            if state and state.latest and state.latest.published and not state.unfolded:
+                reached = max((n for p in state.positions for n in p.stream.max_order), default=0)
+                if reached >= int(position):
+                    return
             time.sleep(0.3)
         raise SystemExit(f"{self.name} did not catch up: {self.failed[-1:]}")
 

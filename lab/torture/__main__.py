@@ -64,7 +64,7 @@ def main(numbers: Sequence[int], databases: str, engines: Path, programs: Path, 
             connector = CONNECTORS[number % 2] if databases == "both" else databases
             if connector not in servers:
                 home = work / "data" / connector
-                server = Postgres(home) if connector == "postgresql" else Maria(home, programs)
+                server: Server = Postgres(home) if connector == "postgresql" else Maria(home, programs)
                 servers[connector] = server, Java(engines / server.engine, work / f"{connector}-engine.log")
             begun, cpu = time.monotonic(), _cpu()
             of_seed = Totals()
@@ -140,5 +140,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, _end)
     home = Path(os.environ.get("TORTURE_WORK", "var/torture")).resolve()
-    _seeds, _first, *_databases = sys.argv[1:]
-    sys.exit(main(numbers(_seeds, _first), *(_databases or ["both"]), home / "engines", home / "mariadb" / "usr", home))
+    _seeds, _first, _databases = [*sys.argv[1:], "both"][:3]
+    sys.exit(main(numbers(_seeds, _first), _databases, home / "engines", home / "mariadb" / "usr", home))

@@ -25,9 +25,11 @@ MENDS = RECORD.with_name("torture-mutants.json")
 Seed = Mapping[str, Any]
 _NAMES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB"}
 _HEAD = ("database", "seeds", "phases", "comparisons", "rows compared", "records", "engine killed", "CPU s a seed")
-_DEEDS = ("chain", "swap", "there_and_back", "reuse", "truncate", "incremental snapshot")
-_DEEDS += ("blocking snapshot", "copy", "transaction: spans phases", "export")
-_DEEDS += ("alter: drop", "alter: come back", "alter: scale")
+_DEEDS = (
+    *("chain", "swap", "there_and_back", "reuse", "truncate", "incremental snapshot"),
+    *("blocking snapshot", "copy", "transaction: spans phases", "export"),
+    *("alter: drop", "alter: come back", "alter: scale"),
+)
 
 
 def read_record() -> dict[str, Seed]:

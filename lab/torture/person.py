@@ -255,7 +255,7 @@ class Person:
                 spec = entry["columns"].pop(one.column)
                 spec = dict(spec) if isinstance(spec, dict) else {"type": spec}
                 entry["columns"][one.to] = {**spec, "aliases": [*spec.get("aliases", []), one.column]}
-            elif one.what == "type":
+            elif one.what == "type" and one.kind:
                 spec = entry["columns"][one.column]
                 kept = {k: v for k, v in spec.items() if k in ("aliases", "default")} if isinstance(spec, dict) else {}
                 new = self._line(one.kind, None)

@@ -167,7 +167,7 @@ class Postgres(Server):
             self.process = subprocess.Popen(argv, env=env, stdout=output, stderr=output, start_new_session=True)
         self.await_ready(log)
 
-    def session(self, database: str) -> Session:
+    def session(self, database: str) -> PostgresSession:
         return PostgresSession(self, database)
 
     def quote(self, name: str) -> str:
@@ -211,7 +211,7 @@ class MariaSession(Session):
             self._client.stdin.flush()
         except BrokenPipeError:
             raise OSError(self._client.stderr.read()) from None
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for line in self._client.stdout:
             text = line.rstrip("\n")
             if text == self._END:

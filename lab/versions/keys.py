@@ -16,6 +16,7 @@ import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ def write(folder: Path) -> None:
             keys = _choose_keys(bits)
             gone = keys[:: len(keys) // 50]
             chosen = gone if phase else keys
-            columns = {"id": pa.array(chosen, f"int{bits}"), "value": [f"v {key}" for key in chosen]}
-            landed = pa.table({**columns, "op": ["cd"[phase]] * len(chosen)})
+            values = {"id": pa.array(chosen, f"int{bits}"), "value": [f"v {key}" for key in chosen]}
+            landed = pa.table({**values, "op": ["cd"[phase]] * len(chosen)})
             pq.write_table(landed, folder / "landing" / name / f"{phase}.parquet")
             if phase:
                 _write_rows(folder / "rows" / f"{name}.parquet", sorted({*keys} - {*gone}), bits)
@@ -178,7 +179,7 @@ def _read_here(folder: Path, out: Path) -> None:
                 scanned = polars.scan_delta(uri).sql(f"SELECT * FROM self WHERE {condition}").collect()
                 _put(out / f"{name}.polars-{kind}", part, scanned.to_arrow())
                 files = [str(path) for path in _first_files(folder, name)]
-                found = duckdb.sql(f"SELECT * FROM read_parquet({files}) WHERE {condition}").to_arrow_table()
+                found = duckdb.execute(f"SELECT * FROM read_parquet({files}) WHERE {condition}").to_arrow_table()
                 _put(out / f"{name}-whole.duckdb-{kind}", part, found)
         scanned = polars.scan_parquet([str(path) for path in _first_files(folder, name)]).collect()
         _put(out / f"{name}-whole.polars-files", 0, scanned.to_arrow())
@@ -206,4 +207,5 @@ def compare(folder: Path) -> None:
 
 if __name__ == "__main__":
     where, what, *how = sys.argv[1:]
-    {"write": write, "read": read, "compare": compare}[what](Path(where), *how)
+    acts: dict[str, Callable[..., None]] = {"write": write, "read": read, "compare": compare}
+    acts[what](Path(where), *how)

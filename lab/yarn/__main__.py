@@ -87,7 +87,7 @@ def refuse_versions(yarn: YarnRig) -> tuple[str, list[str]]:
 def interrupt_starter(yarn: YarnRig) -> tuple[str, list[str]]:
     config = yarn.write_config()
     process = yarn.start(config, "run")
-    wait_until(yarn.running, 600, 0.5)
+    wait_until(lambda: bool(yarn.running()), 600, 0.5)
     interrupt(process)
     _, printed = process.communicate()
     wrong = _require("INTERRUPTED" in printed, printed)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import httpx
@@ -211,11 +211,15 @@ class Shop(Stock):
         return [e["extra"] for e in self.airflow.api.asset_events() if e["extra"].get("log") == log]
 
 
+class WithAirflow(Protocol):
+    airflow: LocalAirflow
+
+
 @dataclass(frozen=True)
 class Ran:
     """A run of a DAG."""
 
-    shop: Shop
+    shop: WithAirflow
     dag: str
     id: str
 
