@@ -85,8 +85,8 @@ accept-durations: ## Accepts the CPU seconds of the last `make test` and `make t
 	@$(RUN) -m test_tiers accept
 
 .PHONY: test-thorough
-test-thorough: install ## About an hour: each call that can fail, and more random cases, where `make test` plays a part
-	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal tests/model tests/contract tests/faults tests/unit tests/feeds
+test-thorough: install ## About an hour: each call that can fail, and more random cases, where `make test` plays a part; all but test-profiles
+	TIDEFOLD_THOROUGH=1 $(RUN) -m pytest -n 2 --dist worksteal -k 'not parts_of_any_order' tests/model tests/contract tests/faults tests/unit tests/feeds
 
 .PHONY: test-profiles
 test-profiles: install ## An hour or more: 300 random feeds of each tool with a profile, in parts of any order; `make test` plays one
