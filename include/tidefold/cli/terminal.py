@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_type_hints
 
 import typer
 
@@ -118,23 +118,24 @@ class Terminal:
             if isinstance(part, str):
                 self.line(part)
             elif self.format is Format.TEXT:
-                _console().print(part)
+                console = _console()
+                with console.capture() as drawn:
+                    console.print(part)
+                _write(sys.stdout, drawn.get())
 
     def json(self, data: Mapping[str, Any]) -> None:
         """Prints the one JSON object of a call if the format is JSON."""
         if self.format is Format.JSON:
-            sys.stdout.write(json.dumps(_finite(data), indent=2, default=plain, allow_nan=False) + "\n")
+            _write(sys.stdout, json.dumps(_finite(data), indent=2, default=plain, allow_nan=False) + "\n")
 
     def line(self, text: str) -> None:
         """Prints a line of the result for people."""
         if self.format is Format.TEXT:
-            sys.stdout.write(mask_control_characters(text) + "\n")
-            sys.stdout.flush()
+            _write(sys.stdout, mask_control_characters(text) + "\n")
 
     def note(self, text: str) -> None:
         """Prints a line for people on stderr."""
-        sys.stderr.write(mask_control_characters(text) + "\n")
-        sys.stderr.flush()
+        _write(sys.stderr, mask_control_characters(text) + "\n")
 
     def note_cut(self, shown: int, noun: str, more: str = "--limit") -> None:
         """Prints that a result has more than is shown, and what shows it."""
@@ -151,7 +152,7 @@ class Terminal:
         except KeyboardInterrupt:
             self._fail("INTERRUPTED", "You interrupted the command.", "`tidefold status` shows the state of each log.")
             raise typer.Exit(_INTERRUPTED) from None
-        except (typer.Exit, typer.Abort, BrokenPipeError):
+        except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
             self._fail(
@@ -171,6 +172,17 @@ class Terminal:
         self.error(f"[{code}] {message}", hint)
         if self.format is Format.JSON:
             self.json({"error": {"code": code, "message": message, "hint": hint}})
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Writes a text. Once nobody reads (`| head`), the command goes on, and what it prints is dropped."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _finite(data: Any) -> Any:

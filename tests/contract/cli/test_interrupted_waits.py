@@ -1,4 +1,4 @@
-"""The first Ctrl-C or SIGTERM ends a command that waits for a store, also in threads and on its way out."""
+"""The first Ctrl-C or SIGTERM ends a command that waits for a store, and a reader who leaves ends none."""
 
 from __future__ import annotations
 
@@ -46,3 +46,19 @@ def test_the_first_signal_ends_a_command_that_waits_for_a_store(
     told = process.communicate(timeout=30)[1]
     assert process.returncode == 130, told
     assert "[INTERRUPTED]" in told
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
+    """Fault: `tidefold run | head -2` ended without a word in the middle of a snapshot, which then stayed open."""
+    path = tmp_path / "tidefold.yaml"
+    source = "{format: csv, path: landing}, columns: {id: int}, key: [id], order: file"
+    path.write_text(f"version: 1\nstore: store\nlogs:\n  items: {{source: {source}}}\n")
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/1.csv").write_text("id\n7\n")
+    arguments = [sys.executable, "-m", "tidefold.cli", "run", "-c", str(path)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        process.stdout.close()
+        told = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, told
+    assert (tmp_path / "store/tables/items/_delta_log/00000000000000000000.json").exists()
