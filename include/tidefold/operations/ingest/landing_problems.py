@@ -52,8 +52,8 @@ def _find_waiting(accounted: Accounted) -> Iterator[LandingProblem]:
         elif sizes.get(name):
             message = f"`{name}` does not end with a complete record. The incomplete end is not ingested yet."
             hint = (
-                "Wait while the file is being written. If its writer is done, end the last line with a line end, or "
-                "land a complete copy under the same name."
+                "Wait while the file is being written. If its writer is done, land a complete copy under the same "
+                "name; if its last line is whole, add the line end. If its rows came under another name, remove it."
             )
         else:
             message, hint = (
