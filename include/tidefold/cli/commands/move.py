@@ -65,7 +65,7 @@ def savepoint(
     self-contained Delta table with copies of the snapshot's files. --as canonical writes plain Parquet for any engine.
     tidefold verifies all bytes. It writes savepoint.json last: a folder without it is not a savepoint. --stop first
     stops the log, then folds, judges, confirms and saves its changes. After an interruption, call the same command
-    again to continue. Starts Spark only with --stop.
+    again to continue. Needs Spark only with --stop, above `spark.above` bytes.
 
     Example: tidefold move savepoint accounts --to /backup/accounts-may --as canonical
 

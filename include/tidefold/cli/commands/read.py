@@ -58,7 +58,7 @@ def read(
 
     Example: tidefold read accounts --live --limit 5
 
-    Next: tidefold step materialize LOG
+    Next: tidefold run LOG, if changes wait
     """
     from tidefold.operations.ground.read import read_rows
     from tidefold.presentation.tables import row_table

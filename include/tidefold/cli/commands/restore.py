@@ -52,7 +52,7 @@ def restore(
     next run, perhaps a scheduled one, folds the later changes again. stay and replay are refused if those changes were
     truncated. The outcome names the change sets. --log-position carry restores the base of a tail-only snapshot and
     leaves its changes in the log, to be folded by the next run. To undo a restore, restore again. Nothing is deleted. A
-    tail-only snapshot is folded in one Spark job; a full one needs no Spark.
+    tail-only snapshot is folded first, above `spark.above` bytes on Spark; a full one needs no Spark.
 
     tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
     file from an older snapshot and the log. The checksum must match, and the outcome names the source of each file.

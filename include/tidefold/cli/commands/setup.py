@@ -90,7 +90,7 @@ def validate(
 
     Example: tidefold validate -c tidefold.yaml --online
 
-    Next: tidefold step ingest
+    Next: tidefold run
     """
     from tidefold.config import json_schema, load_config
 
