@@ -150,7 +150,7 @@ class Terminal:
             self._fail(error.code, error.message, error.hint)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt:
-            self._fail("INTERRUPTED", "You interrupted the command.", "`tidefold status` shows the state of each log.")
+            self._fail("INTERRUPTED", "The command was interrupted.", "`tidefold status` shows the state of each log.")
             raise typer.Exit(_INTERRUPTED) from None
         except (typer.Exit, typer.Abort):
             raise

@@ -125,10 +125,11 @@ def materialize(
 ) -> int:
     """Fold new changes into a staged snapshot of each log. Readers do not see it yet.
 
-    One job folds all logs: in the command itself up to `spark.above` bytes, else on Spark. A new number of buckets and the age limit of rows take effect in a full snapshot.
-    --kind full makes a full snapshot even without new changes. An open attempt of another run blocks this command.
-    --takeover supersedes that attempt. --takeover-after supersedes it only if it makes no progress (a running job
-    reports progress every 30 seconds). With nothing to fold, the command starts no Spark and writes no file.
+    One job folds all logs: in the command itself up to `spark.above` bytes, else on Spark. A new number of buckets and
+    the age limit of rows take effect in a full snapshot. --kind full makes a full snapshot even without new changes. An
+    open attempt of another run blocks this command. --takeover supersedes that attempt. --takeover-after supersedes it
+    only if it makes no progress (a running job reports progress every 30 seconds). With nothing to fold, the command
+    starts no Spark and writes no file.
 
     Example: tidefold step materialize accounts tellers
 
