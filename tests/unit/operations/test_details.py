@@ -188,7 +188,7 @@ CASES: list[tuple[Details, Mapping[str, Any]]] = [
             "reasons": {"LATE": 2},
         },
     ),
-    (SettledDetails(records=3, by="ada", why="known"), {"records": 3, "by": "ada", "why": "known"}),
+    (SettledDetails(records=3, by="ada", why="known"), {"records": 3, "by": "ada", "why": "known", "left": 0}),
 ]
 
 

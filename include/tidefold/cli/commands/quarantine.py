@@ -81,7 +81,7 @@ def show(terminal: Terminal, log: Log, code: Code = None, limit: MaxRecords = 20
     records, more = show_refused(pipeline, log, code, limit)
     lines = [line for one in records for line in _describe_record(one)]
     data = {"log": log, "records": [asdict(one) for one in records], "more": more}
-    terminal.result(data, *(lines or ["no such record is refused"]))
+    terminal.result(data, *(lines or ["no record is refused"]))
     if more:
         terminal.note_cut(limit, "record")
     if records:
@@ -130,11 +130,14 @@ def settle(
     """
     import getpass
 
+    from tidefold.operations.quarantine.settle import SettledDetails
     from tidefold.operations.quarantine.settle import settle as settle_all
 
     act = partial(settle_all, plan=dry_run)
     outcomes = act_on_logs(terminal, [log], act, by or getpass.getuser(), reason, code, file)
-    return print_outcomes(terminal, outcomes, after="" if dry_run else f"tidefold run {log}")
+    is_left = any(isinstance(one.details, SettledDetails) and one.details.left for one in outcomes)
+    after = f"tidefold quarantine list {log}" if is_left else f"tidefold run {log}"
+    return print_outcomes(terminal, outcomes, after="" if dry_run else after)
 
 
 def _count_row(one: ReasonCount) -> tuple[str, ...]:

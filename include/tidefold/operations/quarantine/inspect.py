@@ -118,8 +118,8 @@ def require_none_refused(state: LogState) -> None:
     if names := [f"`{entry.name}`" for entry in state.landed if entry.quarantined]:
         raise RefusedError(
             "NO_SUCH_RECORD",
-            f"No refused record of `{state.log}` is of this file and code.",
-            hint=f"Name a file with refused records: {', '.join(names[:5])}. "
+            f"No refused record of `{state.log}` has the file and code that you named.",
+            hint=f"Name another code, or one of these files: {', '.join(names[:5])}. "
             f"`tidefold quarantine list {state.log}` has their codes.",
         )
 

@@ -299,7 +299,7 @@ def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counte
         reasons=dict(reasons),
     )
     if not details.records:
-        return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
+        return Outcome(log, Status.NOTHING, "no record is refused", details=details)
     parts = [f"{became[name]:,} {text}" for name, text in _BECAME.items() if became[name]]
     parts += [f"{stay[why]:,} stay: {text}" for why, text in _STAYS.items() if stay[why]]
     message = f"read {details.records:,} refused records again: {'; '.join(parts)}"

@@ -18,11 +18,12 @@ from tidefold.sources.quarantine.reparse import read_refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledDetails(Details):
-    """How many refused records a person settled by hand."""
+    """How many refused records a person settled by hand. `left`: others that stay refused."""
 
     records: int
     by: str
     why: str
+    left: int = 0
 
 
 def settle(
@@ -44,7 +45,7 @@ def settle(
     if not plan:
         recovery.roll_forward(pipeline.store, [log])
     require_open(require_state(pipeline, log))
-    count = 0
+    count = left = 0
     for path in quarantine_files(require_state(pipeline, log)):
         state = require_state(pipeline, log)
         # A damaged file can be settled as a whole: nothing of it is read again.
@@ -53,12 +54,13 @@ def settle(
         if gone and not plan:
             parts = SortedRecords(settled=[(one, "ignored") for one in gone])
             commit_resolved(pipeline, state, path, parts, records, shorten_reason(f"by {by}: {why}"))
-        count += len(gone)
-    details = SettledDetails(records=count, by=by, why=why)
+        count, left = count + len(gone), left + len(records) - len(gone)
+    details = SettledDetails(records=count, by=by, why=why, left=left)
     if not count:
         require_none_refused(require_state(pipeline, log))
-        return Outcome(log, Status.NOTHING, "no such record is refused", details=details)
+        return Outcome(log, Status.NOTHING, "no record is refused", details=details)
     if plan:
         return Outcome(log, Status.PLANNED, f"would settle {count:,} refused records", details=details)
     counted = count_noun(count, "refused record")
-    return Outcome(log, Status.SETTLED, f"{counted} settled by {by}: {why}", details=details)
+    more = f"; {left:,} more refused" if left else ""
+    return Outcome(log, Status.SETTLED, f"{counted} settled by {by}: {why}{more}", details=details)

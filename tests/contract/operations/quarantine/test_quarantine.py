@@ -170,7 +170,7 @@ def test_what_can_be_read_now_is_taken_and_the_rest_stays(pipeline: Pipeline) ->
 
 def test_one_reason_alone(pipeline: Pipeline) -> None:
     assert retry(pipeline, "items", "BROKEN_JSON").status == "nothing"
-    with pytest.raises(RefusedError, match="is of this file and code"):
+    with pytest.raises(RefusedError, match="has the file and code"):
         retry(pipeline, "items", "NO_SUCH_REASON")
     assert retry(pipeline, "items", "VALUE_INVALID").facts["changes"] == 3
     check_counts(pipeline)
@@ -495,7 +495,7 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
         reason = ("--reason", "none") if verb == "settle" else ()
         refused = call(verb, "items", "--code", "VALUE_INVALID", *reason)
         assert refused.exit_code == 3, (verb, refused.output)
-        assert "No refused record of `items` is of this file and code." in refused.output
+        assert "No refused record of `items` has the file and code that you named." in refused.output
         assert "tidefold quarantine list items" in refused.output
     assert call("list", "nope").exit_code == 4
     for verb in ("list", "show", "retry", "settle"):
@@ -524,14 +524,15 @@ def test_refused_text_cannot_command_the_terminal(tmp_path: Path, monkeypatch: p
 def test_records_are_settled_by_hand(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pipeline.config.path.parent)
     wrong = call("settle", "items", "--file", "corrected.json", "--reason", "no record")
-    assert (wrong.exit_code, "Name a file with refused records" in wrong.stderr) == (3, True), wrong.stderr
+    assert (wrong.exit_code, "or one of these files" in wrong.stderr) == (3, True), wrong.stderr
     done = call("settle", "items", "--code", "BROKEN_JSON", "--reason", "no record", "--by", "ada")
-    assert done.stdout == "items: settled: 1 refused record settled by ada: no record\n"
+    assert done.stdout == "items: settled: 1 refused record settled by ada: no record; 1 more refused\n"
+    assert "next: tidefold quarantine list items" in done.stderr
     assert [one.reason for one in count_refused(pipeline, "items")] == ["VALUE_INVALID"]
     assert state_of(pipeline).landed[0].settled == ("1 by ada: no record",)
     check_counts(pipeline)
     assert retry(pipeline, "items").facts["changes"] == 3
-    assert call("settle", "items", "--reason", "nothing").stdout.startswith("items: nothing: no such record")
+    assert call("settle", "items", "--reason", "nothing").stdout.startswith("items: nothing: no record")
     assert call("settle", "items").exit_code == 2
 
 
