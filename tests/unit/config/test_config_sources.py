@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,26 @@ def test_the_dates_of_accepted_extracts_are_texts(tmp_path: Path) -> None:
     assert feed
     assert feed.options["extract"]["accept"] == ["2026-11-02", "20261103"]
     assert feed.options["record"] == "value"
+
+
+@pytest.mark.parametrize(
+    ("formats", "code"),
+    [
+        (["%d/%m/%Y", "%m/%d/%Y"], "TIME_FORMATS_AMBIGUOUS"),
+        (["%d.%m.%Y", "%m-%d-%Y %H:%M", "%d-%m-%Y %H:%M"], "TIME_FORMATS_AMBIGUOUS"),
+        (["%d/%m/%y", "%y/%m/%d"], "TIME_FORMATS_AMBIGUOUS"),
+        (["%d/%m/%Y %H:%M", "%d/%m/%Y %I:%M"], "TIME_FORMATS_AMBIGUOUS"),
+        (["%d/%m/%Y", "%m-%d-%Y", "%m/%d/%Y %H:%M", "%d/%m/%y"], None),
+        (["%Y%m%d", "%Y%m%d%H%M", "%d/%m/%Y %H:%M", "%d/%m/%Y %I:%M %p"], None),
+    ],
+)
+def test_formats_that_read_one_text_as_different_times_are_refused(
+    formats: list[str], code: str | None, tmp_path: Path
+) -> None:
+    """A file with the month first had half of its dates read with the day first."""
+    assert (
+        load(
+            tmp_path, f"{{format: csv, path: l, timestamp_formats: {json.dumps(formats)}}}", f"{KEYED}\n    order: file"
+        )
+        == code
+    )

@@ -121,6 +121,32 @@ def test_the_hint_names_both_orders_of_day_and_month_unless_a_value_decides(
 
 
 @pytest.mark.parametrize(
+    ("used", "value"),
+    [
+        ("%d/%m/%Y", "11/25/2026"),
+        ("%m/%d/%Y", "25/11/2026 10:00"),
+        ("%d.%m.%y", "11.25.26"),
+        ("%m-%d-%Y %H:%M", "25-11-2026"),
+    ],
+)
+def test_no_hint_adds_a_format_with_day_and_month_swapped(used: str, value: str) -> None:
+    """Values up to 12 of the same file were read in the configured order."""
+    at, spelling = Column("at", "timestamp"), Spelling((used,))
+    text = explain_misfit(value.encode(), at, spelling, find_day_order(pa.array([value.encode()]), at, spelling))
+    names = ("day", "month") if used.startswith("%d") else ("month", "day")
+    assert f"with the {names[1]} first. `timestamp_formats` has " in text
+    assert f"other values of the file are read with the {names[0]} first." in text
+    assert "set `timestamp_formats" not in text
+
+
+def test_another_separator_or_length_says_nothing_about_the_order_of_day_and_month() -> None:
+    for used, value in (("%Y/%m/%d", "25/11/2026"), ("%d.%m.%Y", "11/25/2026"), ("%d/%m/%Y", "25/11/2026 10:00")):
+        assert "To read it, set `timestamp_formats" in explain_misfit(
+            value.encode(), Column("at", "timestamp"), Spelling((used,))
+        )
+
+
+@pytest.mark.parametrize(
     ("value", "formats"),
     [
         ("11-12-2026", ["%d-%m-%Y", "%m-%d-%Y"]),

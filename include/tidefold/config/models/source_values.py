@@ -29,6 +29,21 @@ def _check_time_format(value: str) -> str:
     return value
 
 
+def _check_time_formats(formats: list[str]) -> list[str]:
+    """Refuses formats that read one text as different times: the first one would take values of the other."""
+    if len(formats) < 2:
+        return formats
+    # It loads Arrow, which other configurations do not need.
+    from tidefold.sources.records.text_forms import find_ambiguous
+
+    if found := find_ambiguous(formats):
+        text, times = found
+        shown = ", ".join(f'"{name}" as {time:%Y-%m-%d %H:%M:%S}' for name, time in times.items())
+        hint = "Keep the one that the source writes. Correct files of the other, or name them in `leave_out`."
+        raise mistake("TIME_FORMATS_AMBIGUOUS", f"read `{text}` as different times: {shown}.", hint)
+    return formats
+
+
 def _check_date_format(value: str) -> str:
     if not {"%Y", "%m", "%d"} <= set(re.findall("%.", value)) <= {"%Y", "%m", "%d", "%H", "%M", "%S"}:
         hint = 'For example "%Y%m%d_%H%M". It needs %Y, %m and %d, and may have %H, %M and %S.'
@@ -72,6 +87,7 @@ def _check_time_zone(value: str) -> str:
 
 
 TimeFormat = Annotated[Text, AfterValidator(_check_time_format)]
+TimeFormats = Annotated[list[TimeFormat], AfterValidator(_check_time_formats)]
 DateFormat = Annotated[Text, AfterValidator(_check_date_format)]
 # Dates in names of files.
 DateNames = Annotated[list[Text], BeforeValidator(_read_date_names)]

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, mod
 from pydantic_core import PydanticCustomError
 
 from tidefold.config.models.kafka import KafkaEntry, check_place
-from tidefold.config.models.source_values import DateFormat, DateNames, Delimiter, Encoding, TimeFormat, TimeZone
+from tidefold.config.models.source_values import DateFormat, DateNames, Delimiter, Encoding, TimeFormats, TimeZone
 from tidefold.domain.table.table_spec import COLUMNS, POSITION, VERSION
 from tidefold.errors import InvalidInputError
 from tidefold.sources.feed import PLACEHOLDER
@@ -283,7 +283,7 @@ class CsvEntry(ParquetEntry):
     )
     skip: int = Field(default=0, ge=0, le=1000, description="number of lines before the header or the first row")
     encoding: Encoding = Field(default="utf-8", description="encoding of the text, such as latin-1 or cp1252")
-    timestamp_formats: list[TimeFormat] = Field(
+    timestamp_formats: TimeFormats = Field(
         default=[], description='formats of times that are not ISO 8601, such as "%d.%m.%Y %H:%M:%S"'
     )
     decimal: Literal[".", ","] = Field(default=".", description="character before the fraction of a number")

@@ -21,6 +21,7 @@ from tidefold.sources.records.text_forms import (
     find_formats,
     find_unit,
     in_normal_form,
+    is_as,
     swap_day_month,
 )
 
@@ -63,7 +64,7 @@ def find_day_order(values: pa.Array, column: Column, spelling: Spelling) -> str:
     """Whether formats or values of a column of times have the day (`d`) or the month (`m`) first; empty: not known."""
     if parse_type(column.type).name not in _TIMES or values.type != pa.binary():
         return ""
-    chosen = {format_[1] for format_ in spelling.formats if swap_day_month(format_) != format_}
+    chosen = {format_[1] for format_ in spelling.formats if re.match("%[dm][/-]%[dm]", format_)}
     texts = (value.decode(errors="replace") for value in values.unique().to_pylist() if value)
     return chosen.pop() if len(chosen) == 1 else find_first(texts)
 
@@ -88,12 +89,32 @@ def explain_misfit(value: Any, column: Column, spelling: Spelling, first: str = 
         return f"{shown}, not a whole number of {column.encoding} since 1970."
     if name == "timestamp" and re.fullmatch("[0-9]{1,18}", text) and (unit := find_unit(int(text), int(text))):
         return f"{what} To read it, set `{column.name}: {{type: timestamp, encoding: {unit}}}` under `columns`."
-    if formats := find_formats(text, column.type, first):
+    formats = find_formats(text, column.type, first) if name in _TIMES else []
+    if against := _find_contradicted(text, spelling.formats, formats):
+        return f"{shown}, {_explain_swapped(against)}"
+    if formats:
         ways = " or ".join(f"`timestamp_formats: {json.dumps([*spelling.formats, f])}`" for f in formats)
         unclear = " The values do not decide whether the day or the month comes first." if len(formats) > 1 else ""
         return f"{what}{unclear} To read it, set {ways} under `source`{', as the source writes it' * bool(unclear)}."
     marks = " or ".join(_find_marks(text, name, spelling))
     return f"{what} To read it, set {marks} under `source`." if marks else what
+
+
+def _find_contradicted(text: str, used: Sequence[str], fitting: Sequence[str]) -> str:
+    """Returns the configured format whose order of day and month a text contradicts; empty: there is none."""
+    begins = {format_[:5] for format_ in fitting}
+    both = ((f, swap_day_month(f)) for f in used)
+    return next((f for f, g in both if f != g and (is_as(text, g) or begins == {g[:5]})), "")
+
+
+def _explain_swapped(used: str) -> str:
+    first, other = ("day", "month") if used.startswith("%d") else ("month", "day")
+    return (
+        f"with the {other} first. `timestamp_formats` has {json.dumps(used)}: other values of the file are read with "
+        f"the {first} first. Look at the file. If it has the {other} first, its other dates are wrong, too. If no run "
+        "took the file yet, correct it or name it in `leave_out` under `source`. Else change its rows once more at the "
+        "source, then `tidefold quarantine settle` gives up the refused ones."
+    )
 
 
 def _find_marks(text: str, type_: str, used: Spelling) -> list[str]:

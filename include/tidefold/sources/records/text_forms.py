@@ -155,7 +155,17 @@ def find_formats(text: str, type_: str, first: str = "") -> list[str]:
 
 def swap_day_month(format_: str) -> str:
     """Returns the format with the month first instead of the day, or the other way; else the same format."""
-    return re.sub("^%([dm])([/-])%([dm])", r"%\3\2%\1", format_)
+    return re.sub("^%([dm])([^%]*)%([dm])", r"%\3\2%\1", format_)
+
+
+def find_ambiguous(formats: Sequence[str]) -> tuple[str, dict[str, datetime]] | None:
+    """Returns a text that formats read as different times, with these by their formats; None: there is none."""
+    moment = datetime(2011, 12, 10, 12, 13, 14, tzinfo=UTC)
+    for text in map(moment.strftime, formats):
+        times = {format_: time for format_ in formats if (time := _parse_time(text, format_))}
+        if len(set(times.values())) > 1:
+            return text, times
+    return None
 
 
 def find_first(texts: Iterable[str]) -> str:
