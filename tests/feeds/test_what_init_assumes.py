@@ -113,6 +113,18 @@ def test_a_format_of_digits_demands_all_of_them(person: Person) -> None:
     assert shown.count('"VALUE_INVALID"') == len(bad)
 
 
+def test_the_order_of_day_and_month_stays_open_until_a_person_writes_it(person: Person) -> None:
+    said = begin(person, {"o-2026-11-01.csv": "id,d,e\n1,11/03/2026,01.12.2026\n2,11/04/2026,25.11.2026\n"})
+    assert "Candidates: %d/%m/%Y; %m/%d/%Y" in asked(said, "timestamp_formats")
+    choice = '# "%d/%m/%Y": the day comes first; "%m/%d/%Y": the month'
+    assert f'timestamp_formats: ["%d.%m.%Y", ?] {choice}' in (person.folder / "tidefold.yaml").read_text()
+    answer(person)
+    assert "error [CONFIG_UNDECIDED]" in person.call("validate").output
+    answer(person, timestamp_formats='["%d.%m.%Y", "%m/%d/%Y"]')
+    assert person.call("validate").exit_code == 0
+    assert [row[0].isoformat() for row in table(person, "d")] == ["2026-11-03", "2026-11-04"]
+
+
 def test_the_hint_of_seconds_reads_them(person: Person) -> None:
     begin(person, {"o.csv": "id,updated_at\n1,2026-11-01\n"})
     answer(person)

@@ -262,10 +262,12 @@ def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterato
     if log.connector:
         yield f"      connector: {_word(log.connector)}"
     yield f"      {_place(log, path)}: {_value(path)}"
-    yield from (f"      {name}: {_value(value)}" for name, value in log.options)
+    asked = {question.about: question for question in log.questions if not question.sure}
+    for name, value in log.options:
+        is_open = name == "timestamp_formats" and name in asked
+        yield f"      {name}: {_formats(value, asked[name].candidates) if is_open else _value(value)}"
     for name, value in _commit_time(log).items():
         yield f"      {name}: {_word(value)} # when the source wrote it, for `tidefold snapshot as-of`; also in `order`"
-    asked = {question.about for question in log.questions if not question.sure}
     key = "?" if "key" in asked else ", ".join(_word(name) for name in log.key) or "?"
     if log.appends:
         yield "    key: []"
@@ -289,6 +291,13 @@ def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterato
     yield "    quality:"
     yield "      max_row_drop: 0.5 # a snapshot with less than half the rows of the last one is not published"
     yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/reference/quality.md"
+
+
+def _formats(formats: Sequence[str], open_: Sequence[str]) -> str:
+    """Returns the formats of times with a `?` for those that a person has to choose, and the choices in a comment."""
+    decided = "".join(f"{_word(one)}, " for one in formats if one not in open_)
+    day, month = (", ".join(_word(one) for one in open_ if one.startswith(first)) for first in ("%d", "%m"))
+    return f"[{decided}?] # {day}: the day comes first; {month}: the month"
 
 
 def _value(value: Any) -> str:

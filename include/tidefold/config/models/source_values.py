@@ -36,8 +36,8 @@ def _check_time_formats(formats: list[str]) -> list[str]:
     # It loads Arrow, which other configurations do not need.
     from tidefold.sources.records.text_forms import find_ambiguous
 
-    if found := find_ambiguous(formats):
-        text, times = found
+    if ambiguous := find_ambiguous(formats):
+        text, times = ambiguous
         shown = ", ".join(f'"{name}" as {time:%Y-%m-%d %H:%M:%S}' for name, time in times.items())
         hint = "Keep the one that the source writes. Correct files of the other, or name them in `leave_out`."
         raise mistake("TIME_FORMATS_AMBIGUOUS", f"read `{text}` as different times: {shown}.", hint)

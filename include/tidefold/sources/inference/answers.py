@@ -46,7 +46,9 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
         mark = text.strip() if (text := answers["decimal"]) else "."
         options |= {"decimal": mark, "thousands": "." if mark == "," else ","}
     if "timestamp_formats" in chosen:
-        options["timestamp_formats"] = list(chosen["timestamp_formats"])
+        asked = {one for q in log.questions if q.about == "timestamp_formats" for one in q.candidates}
+        decided = [one for one in options["timestamp_formats"] if one not in asked]
+        options["timestamp_formats"] = [*decided, *chosen["timestamp_formats"]]
     if chosen.get("merge") == ("last",):
         log = replace(log, merge="")
     for question in log.questions:

@@ -214,7 +214,7 @@ def _one_each(formats: Sequence[str]) -> list[str]:
 def _format_questions(formats: Sequence[str]) -> list[ProposalQuestion]:
     both = [f for f in formats if swap_day_month(f) != f and swap_day_month(f) in formats]
     text = "does the day or the month come first? No day of the sample is above 12"
-    return [ProposalQuestion("timestamp_formats", text, tuple(both))] if both else []
+    return [ProposalQuestion("timestamp_formats", text, tuple(both), has_default=False)] if both else []
 
 
 def _parquet(files: Sequence[LandedFile]) -> Found:
