@@ -366,3 +366,16 @@ def test_what_a_person_answers_of_numbers_is_written(person: Person) -> None:
     done = CliRunner().invoke(app, ["init", "landing", "-i"], input="\ndouble\n\n\n")
     assert done.exit_code == 0, done.output
     assert configured(person, "v") == "double"
+
+
+def test_a_refused_json_value_is_named_with_the_form_that_is_read(person: Person) -> None:
+    begin(person, {"o.jsonl": lines({"id": 1, "d": "2026-11-01", "t": "2026-11-01T10:00:00Z", "w": 2.5})})
+    answer(person)
+    bad = ({"d": "25/11/2026"}, {"t": "25/11/2026 10:00"}, {"w": "heavy"})
+    row = {"id": 2, "d": "2026-11-02", "t": "2026-11-02T10:00:00Z", "w": 1.5}
+    person.land("o/p.jsonl", lines(*(row | one for one in bad)))
+    person.call("run")
+    shown = person.call("quarantine", "show", "o").stdout
+    assert "'25/11/2026' is not a date of ISO 8601 such as 2026-01-31: let the source write that" in shown
+    assert "'25/11/2026 10:00' is not an instant of ISO 8601 such as 2026-01-31T12:00:00Z: let the" in shown
+    assert "`w` is 'heavy': Invalid decimal string" in shown

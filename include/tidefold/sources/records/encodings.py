@@ -73,6 +73,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _EXACT = Context(prec=100)
 _NUMBER = re.compile(r"-?\d{1,100}(\.\d{1,100})?([eE][+-]?\d{1,3})?", re.ASCII)
+_OTHER_FORM = "let the source write that, or make the column a `string`"
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)Z?", re.ASCII)
 _ZONE = r" ?(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)"
 _INSTANT = re.compile(rf"\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(?:\.\d{{1,6}}(\d{{0,3}}))?({_ZONE})?", re.ASCII)
@@ -197,9 +198,10 @@ def fit_decimal(value: Decimal, type_: Type) -> Decimal:
 
 def _days(text: str) -> int:
     parts = _DATE.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"{text[:40]!r} is not a date of ISO 8601 such as 2026-01-31: {_OTHER_FORM}")
     try:
-        if parts:
-            return date.fromisoformat(parts[1]).toordinal() + _FIRST_DAY - 1
+        return date.fromisoformat(parts[1]).toordinal() + _FIRST_DAY - 1
     except ValueError:
         pass
     raise ValueError(f"{text[:40]!r} is not a date of the years 1 to 9999")
@@ -218,6 +220,8 @@ def _micros(text: str) -> int:
         micros = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // _MICRO
         if _FIRST <= micros <= _LAST:
             return micros
+    if parts is None:
+        raise ValueError(f"{text[:40]!r} is not an instant of ISO 8601 such as 2026-01-31T12:00:00Z: {_OTHER_FORM}")
     raise ValueError(f"{text[:40]!r} is not an instant of the years 1 to 9999")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -177,6 +178,9 @@ def refusal_of(
 def misread(why: str, row: Mapping[str, Any], shape: TableSpec) -> RefusedRecordError:
     """The refusal of a row with a value of another type than the configured one. Says how times are read from text."""
     times = (c for c in shape.columns if c.type in ("date", "timestamp") and not c.encoding)
+    place = re.search(r"at `\$(?:\.after)?\.(\w+)`$", why)
+    if place and isinstance(value := row.get(place[1]), str | int | float | bool):
+        why = f"`{place[1]}` is {str(value)[:80]!r}: {why}"
     text = next((c for c in times if isinstance(row.get(c.name), str)), None)
     cure = f" For ISO 8601 set `{text.name}: {{type: {text.type}, encoding: iso}}`." if text else ""
     return RefusedRecordError("VALUE_INVALID", f"{why}.{cure}")
