@@ -103,7 +103,7 @@ def explain_misfit(value: Any, column: Column, spelling: Spelling, first: str = 
 def _find_contradicted(text: str, used: Sequence[str], fitting: Sequence[str]) -> str:
     """Returns the configured format whose order of day and month a text contradicts; empty: there is none."""
     begins = {format_[:5] for format_ in fitting}
-    both = ((f, swap_day_month(f)) for f in used)
+    both = [] if any(is_as(text, f) for f in used) else [(f, swap_day_month(f)) for f in used]
     return next((f for f, g in both if f != g and (is_as(text, g) or begins == {g[:5]})), "")
 
 
