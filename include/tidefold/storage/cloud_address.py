@@ -64,19 +64,6 @@ _GCS = CloudService(
 )
 
 
-def _name_s3(endpoint: str) -> CloudService:
-    """Returns the words for S3. endpoint: the variable that names the server."""
-    return CloudService(
-        name="S3",
-        place="bucket",
-        rights="s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload",
-        login="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with `pip install boto3`.",
-        hint=f"Call again. If it happens again, check {endpoint}, AWS_REGION and the state of S3.",
-        host=f"{endpoint}, else AWS_REGION",
-        remove="aws s3 rm",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class CloudAddress:
     """A bucket or container, how to log in, and a folder there ("" is the whole bucket).
@@ -145,6 +132,19 @@ class CloudAddress:
         del options["aws_s3_allow_unsafe_rename"]  # deltalake's own.
         options["aws_copy_if_not_exists"] = "multipart"
         return S3Store(self.bucket, config=options, credential_provider=find_profile(), **named)
+
+
+def _name_s3(endpoint: str) -> CloudService:
+    """Returns the words for S3. endpoint: the variable that names the server."""
+    return CloudService(
+        name="S3",
+        place="bucket",
+        rights="s3:GetObject, s3:PutObject, s3:DeleteObject, s3:ListBucket, s3:AbortMultipartUpload",
+        login="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with `pip install boto3`.",
+        hint=f"Call again. If it happens again, check {endpoint}, AWS_REGION and the state of S3.",
+        host=f"{endpoint}, else AWS_REGION",
+        remove="aws s3 rm",
+    )
 
 
 def find_profile(environment: Mapping[str, str] = os.environ) -> Any:
