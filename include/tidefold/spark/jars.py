@@ -28,6 +28,10 @@ _HINT = (
     "Run `tidefold spark jars`, which fetches them into that folder; TIDEFOLD_JARS names another. Or set `spark: "
     "{jars: packages}`, and Spark fetches them; or `{jars: spark}`, if Spark has them."
 )
+_INSTALL = (
+    'Install it: `pip install "tidefold[spark]"`, then run `tidefold spark jars`. Or set `spark: {above: 10GB}`: then '
+    "steps of up to so many bytes run without Spark, if the memory is enough."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ def s3_folder() -> Path:
 def _require(jars: Sequence[Path], what: str = "") -> list[str]:
     missing = [jar.name for jar in jars if not jar.exists()]
     if missing:
+        _find_spark_package()  # Without it no jar helps.
         named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise NotFoundError("JARS_MISSING", f"{what}{named} not found in {jars[0].parent}.", hint=_HINT)
     return [str(jar) for jar in jars]
@@ -141,9 +146,12 @@ def fetch(jars: Sequence[Jar], folder: Path) -> None:
 
 
 def _find_ivy() -> Path:
+    return next((_find_spark_package() / "jars").glob("ivy-*.jar"))
+
+
+def _find_spark_package() -> Path:
     # Found without importing pyspark, which takes a second.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        hint = 'Install it: `pip install "tidefold[spark]"`.'
-        raise NotFoundError("SPARK_MISSING", "pyspark is not installed in this environment.", hint=hint)
-    return next((Path(spec.submodule_search_locations[0]) / "jars").glob("ivy-*.jar"))
+        raise NotFoundError("SPARK_MISSING", "pyspark is not installed in this environment.", hint=_INSTALL)
+    return Path(spec.submodule_search_locations[0])

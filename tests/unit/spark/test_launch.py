@@ -169,3 +169,14 @@ def test_fetched_jars_that_are_missing_are_named_with_the_way_out(
     with pytest.raises(NotFoundError, match=r"delta-spark_4\.2_2\.13-4\.4\.0\.jar") as caught:
         on(tmp_path)
     assert (caught.value.code, "tidefold spark jars" in caught.value.hint) == ("JARS_MISSING", True)
+
+
+def test_without_pyspark_the_error_names_the_package_and_the_way_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: the error named missing jars, and the command that fetches them then named pyspark."""
+    monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "none"))
+    monkeypatch.setattr("tidefold.spark.jars.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(NotFoundError) as caught:
+        on(tmp_path)
+    assert (caught.value.code, "`spark: {above: 10GB}`" in caught.value.hint) == ("SPARK_MISSING", True)
