@@ -214,16 +214,35 @@ def find_by_run(state: LogState, run: str) -> Snapshot | None:
 
 def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     """Returns the error that another run has an open attempt."""
-    log, which = state.log, f" --snapshot {attempt.id}" if attempt.as_of else ""
-    publish = f" If that run has ended, `tidefold step quality {log}` and `tidefold step confirm {log}` publish it."
-    is_staged = attempt.state is State.STAGED and not attempt.as_of
+    log = state.log
+    abort = f"`tidefold step abort {log}{f' --snapshot {attempt.id}' if attempt.as_of else ''}`"
+    if attempt.state is State.STAGED and not attempt.as_of:
+        # It has no heartbeat, and may wait for a person: no run may take it for dead.
+        hint = "If that run still works, or waits for an approval, wait until it ends. Otherwise "
+        hint += f"{name_next(log, attempt)} goes on with it; {abort}, or --takeover, undoes it."
+    else:
+        hint = "If that run still works, wait until it ends. If it was killed, call again with --takeover, or run "
+        hint += f"{abort}."
+        hint += "" if attempt.as_of else " With `--takeover-after 600`, a run by cron does so if nothing moves."
     return RefusedError(
         "ATTEMPT_OPEN",
-        f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
-        hint="If that run still works, wait until it ends. If it was killed, call again with --takeover, or run "
-        f"`tidefold step abort {log}{which}`. With `--takeover-after 600`, a run by cron does so if nothing moves."
-        f"{publish if is_staged else ''}",
+        f"Run `{attempt.run}` has an open attempt on `{state.log}`: {describe_attempt(attempt)} is {attempt.state}.",
+        hint=hint,
     )
+
+
+def describe_attempt(attempt: Snapshot) -> str:
+    """Names a snapshot, and what it brings back if it is a restore."""
+    brought = "" if attempt.restored_from is None else f", a restore of snapshot {attempt.restored_from},"
+    return f"snapshot {attempt.id}{brought}"
+
+
+def name_next(log: str, attempt: Snapshot) -> str:
+    """Returns the command that goes on with an attempt at the next snapshot; empty: none does, it begins again."""
+    if attempt.reshape:
+        return f"`tidefold plan {log} --apply`"
+    begun_by_other = attempt.restored_from is not None or attempt.external is not None
+    return "" if attempt.state is State.ONGOING and begun_by_other else f"`tidefold run {log} --run {attempt.run}`"
 
 
 def supersede(state: LogState, attempt: Snapshot | None, stalled: WatchedAttempt | None = None) -> LogState:

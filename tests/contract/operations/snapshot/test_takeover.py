@@ -16,7 +16,7 @@ from support.pipelines import judge_all, make_pipeline, put, table_rows
 from tidefold.compute.runners import in_process
 from tidefold.domain.log_state import Snapshot, State
 from tidefold.domain.paths import LogPaths
-from tidefold.domain.snapshot.claim import WatchedAttempt
+from tidefold.domain.snapshot.claim import WatchedAttempt, build_open_error
 from tidefold.errors import InvalidInputError, SupersededError
 from tidefold.operations.ground.heartbeat import LEAST_PATIENCE, Heartbeat, count_heartbeats, find_stalled, heartbeat
 from tidefold.operations.ground.outcome import Outcome
@@ -222,3 +222,18 @@ def test_the_work_of_a_superseded_job_ends_as_its_own_error(pipeline: Pipeline) 
     assert (late.status, late.error_code) == ("error", "SUPERSEDED")
     judge_all(pipeline)
     assert confirm(pipeline, "accounts", Confirmation(run="run-2")).status == "published"
+
+
+def test_a_staged_attempt_names_the_run_that_goes_on_and_what_a_restore_brings_back(pipeline: Pipeline) -> None:
+    """Fault: `--takeover-after` was named, which leaves a staged snapshot to a person; a restore had no name."""
+    fold(pipeline, Fold("run-1"))
+    put(pipeline, [{"id": 1, "text": "b"}])
+    refused = fold(pipeline, Fold("run-2"))
+    assert refused.error_code == "ATTEMPT_OPEN"
+    assert "`tidefold run accounts --run run-1` goes on with it" in refused.message
+    assert "--takeover-after" not in refused.message
+    judge_all(pipeline)
+    confirm(pipeline, "accounts", Confirmation(run="run-1"))
+    state = pipeline.ledger("accounts").read()
+    restored = replace(state.snapshots[-1], id=2, restored_from=1, state=State.STAGED)
+    assert "snapshot 2, a restore of snapshot 1, is STAGED" in build_open_error(state, restored).message
