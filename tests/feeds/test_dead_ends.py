@@ -132,7 +132,7 @@ def test_commands_that_give_something_up_have_a_dry_run(person: Person) -> None:
     told = person.call("step", "abort", "orders", "--dry-run")
     assert (told.exit_code, "would abort snapshot 1 of run one" in told.stdout) == (0, True)
     told = person.call("quarantine", "settle", "orders", "--reason", "test data", "--dry-run")
-    assert (told.exit_code, "would settle 1 refused records" in told.stdout) == (0, True)
+    assert (told.exit_code, "would settle 1 refused record" in told.stdout) == (0, True)
     assert person.call("status", "orders", "--format", "json").stdout == before
     told = person.call("retain", "drop", "nosuch")
     assert (told.exit_code, "Configured logs: orders, lines" in told.stderr) == (4, True)

@@ -299,7 +299,7 @@ class Walk(Life):
         self._call("step", "quality", "orders")
         self._call("step", "confirm", "orders")
         assert published(self._configure()) == self._right
-        self._call("run", "orders")
+        self._call("run", "orders", refused="LANDED_REFUSED")  # It folds, and names a file of which nothing was read.
 
     def _read_before(self) -> None:
         """What readers saw before the switch is still there for those who read by number or version."""

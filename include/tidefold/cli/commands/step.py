@@ -240,8 +240,9 @@ def abort(
 
     Example: tidefold step abort accounts --reason "wrong suite"
 
-    Next: tidefold step materialize LOG
+    Next: tidefold run LOG
     """
     from tidefold.operations.snapshot.abort import abort as act
 
-    return act_on_log(terminal, log, partial(act, plan=dry_run), reason, snapshot)
+    after = "" if dry_run else f"tidefold run {log}"
+    return act_on_log(terminal, log, partial(act, plan=dry_run), reason, snapshot, after=after)

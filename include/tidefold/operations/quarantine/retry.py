@@ -22,6 +22,7 @@ from tidefold.domain.ingest.append import require_open
 from tidefold.domain.ingest.quarantine_retry import is_skipped, quarantine_files, room, since
 from tidefold.domain.log_state import LogState
 from tidefold.domain.source_progress import NameReading
+from tidefold.domain.wording import count_noun
 from tidefold.errors import ConflictError, CorruptError, NotFoundError
 from tidefold.operations.ground import recovery
 from tidefold.operations.ground.copied_files import decide_copies
@@ -302,6 +303,6 @@ def _outcome(log: str, became: Counter[str], stay: Counter[str], reasons: Counte
         return Outcome(log, Status.NOTHING, "no record is refused", details=details)
     parts = [f"{became[name]:,} {text}" for name, text in _BECAME.items() if became[name]]
     parts += [f"{stay[why]:,} stay: {text}" for why, text in _STAYS.items() if stay[why]]
-    message = f"read {details.records:,} refused records again: {'; '.join(parts)}"
+    message = f"read {count_noun(details.records, 'refused record')} again: {'; '.join(parts)}"
     message += f". {advice.rstrip('.')}" if stay else ""
     return Outcome(log, Status.TAKEN if became.total() else Status.NOTHING, message, details=details)

@@ -60,7 +60,7 @@ def settle(
         require_none_refused(require_state(pipeline, log))
         return Outcome(log, Status.NOTHING, "no record is refused", details=details)
     if plan:
-        return Outcome(log, Status.PLANNED, f"would settle {count:,} refused records", details=details)
+        return Outcome(log, Status.PLANNED, f"would settle {count_noun(count, 'refused record')}", details=details)
     counted = count_noun(count, "refused record")
     more = f"; {left:,} more refused" if left else ""
     return Outcome(log, Status.SETTLED, f"{counted} settled by {by}: {why}{more}", details=details)

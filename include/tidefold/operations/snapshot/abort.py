@@ -9,6 +9,7 @@ from dataclasses import replace
 from tidefold.domain.log_state import LogState, Snapshot
 from tidefold.domain.paths import LogPaths
 from tidefold.domain.snapshot import transitions
+from tidefold.domain.wording import count_noun
 from tidefold.errors import SupersededError, TidefoldError, wrap_unexpected
 from tidefold.ledger.evidence import find_folders
 from tidefold.operations.ground.outcome import Outcome, Status
@@ -52,7 +53,7 @@ def abort(
     if chosen is None:
         message = "no attempt is open" if run_id is None else "this run has no open attempt"
         return Outcome(log, Status.NOTHING, message, details=AbortDetails(files_removed=removed))
-    message = f"snapshot {chosen} aborted ({reason}), {removed} files removed"
+    message = f"snapshot {chosen} aborted ({reason}), {count_noun(removed, 'file')} removed"
     return Outcome(log, Status.ABORTED, message, chosen, details=AbortDetails(files_removed=removed))
 
 

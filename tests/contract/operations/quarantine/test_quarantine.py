@@ -526,7 +526,7 @@ def test_records_are_settled_by_hand(pipeline: Pipeline, monkeypatch: pytest.Mon
     wrong = call("settle", "items", "--file", "corrected.json", "--reason", "no record")
     assert (wrong.exit_code, "or one of these files" in wrong.stderr) == (3, True), wrong.stderr
     done = call("settle", "items", "--code", "BROKEN_JSON", "--reason", "no record", "--by", "ada")
-    assert done.stdout == "items: settled: 1 refused record settled by ada: no record; 1 more refused\n"
+    assert done.stdout == "items: settled: 1 refused record settled by ada: no record; 3 more refused\n"
     assert "next: tidefold quarantine list items" in done.stderr
     assert [one.reason for one in count_refused(pipeline, "items")] == ["VALUE_INVALID"]
     assert state_of(pipeline).landed[0].settled == ("1 by ada: no record",)
