@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidefold.domain.alarms import AlarmKind
 from tidefold.domain.landing_problems import group_by_reason
-from tidefold.domain.snapshot.claim import describe_attempt, name_next
+from tidefold.domain.snapshot.claim import name_next
 from tidefold.domain.snapshot.snapshot_signal import incremental_snapshot_signal
 from tidefold.domain.wording import count_noun, describe_ties, format_age, format_minute
 
@@ -30,8 +30,10 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
         if not status.begun:
             lines.append(f"{status.log}: not begun; `tidefold step ingest {status.log}` takes its landed files in.")
         if status.attempt:
-            held = f"{describe_attempt(status.attempt)} is {status.attempt.state} under run {status.attempt.run}"
-            lines.append(f"{status.log}: {held}.")
+            held = (
+                f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
+            )
+            lines.append(f"{held}.")
             again = name_next(status.log, status.attempt)
             undo = f"`tidefold step abort {status.log}` undoes it."
             lines.append(f"{status.log}: {f'{again} goes on, ' if again else ''}{undo}")

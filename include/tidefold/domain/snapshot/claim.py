@@ -214,27 +214,23 @@ def find_by_run(state: LogState, run: str) -> Snapshot | None:
 
 def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     """Returns the error that another run has an open attempt."""
-    log = state.log
+    log, works = state.log, "If that run still works, wait until it ends."
     abort = f"`tidefold step abort {log}{f' --snapshot {attempt.id}' if attempt.as_of else ''}`"
+    killed = f"{works} If it was killed, call again with --takeover, or run {abort}."
+    cron = " With `--takeover-after 600`, a run by cron does so if nothing moves."
+    hint = killed if attempt.as_of else f"{killed}{cron}"
     if attempt.state is State.STAGED and not attempt.as_of:
         # It has no heartbeat, and may wait for a person: no run may take it for dead.
-        hint = "If that run still works, or waits for an approval, wait until it ends. Otherwise "
-        hint += f"{name_next(log, attempt)} goes on with it; {abort}, or --takeover, undoes it."
-    else:
-        hint = "If that run still works, wait until it ends. If it was killed, call again with --takeover, or run "
-        hint += f"{abort}."
-        hint += "" if attempt.as_of else " With `--takeover-after 600`, a run by cron does so if nothing moves."
+        hint = (
+            "If that run still works, or waits for an approval, wait until it ends. Otherwise "
+            f"{name_next(log, attempt)} goes on with it, and {abort} undoes it, as --takeover does. "
+            "`--takeover-after` leaves it to a person."
+        )
     return RefusedError(
         "ATTEMPT_OPEN",
-        f"Run `{attempt.run}` has an open attempt on `{state.log}`: {describe_attempt(attempt)} is {attempt.state}.",
+        f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
         hint=hint,
     )
-
-
-def describe_attempt(attempt: Snapshot) -> str:
-    """Names a snapshot, and what it brings back if it is a restore."""
-    brought = "" if attempt.restored_from is None else f", a restore of snapshot {attempt.restored_from},"
-    return f"snapshot {attempt.id}{brought}"
 
 
 def name_next(log: str, attempt: Snapshot) -> str:

@@ -75,6 +75,21 @@ def test_an_open_attempt_blocks_other_runs_until_taken_over() -> None:
     assert [(s.state, s.run) for s in taken.snapshots] == [(State.ABORTED, "run-1"), (State.ONGOING, "run-2")]
 
 
+def test_the_next_step_names_what_goes_on_with_the_attempt_and_takeover_after_only_where_it_helps() -> None:
+    hints = []
+    for state in (claim(appended(new_log()), "run-1"), staged(appended(new_log()), "run-1")):
+        with pytest.raises(RefusedError) as refused:
+            claim(state, "run-2")
+        hints.append(refused.value.hint)
+    ongoing, waiting = hints
+    assert "With `--takeover-after 600`, a run by cron does so" in ongoing
+    # A staged snapshot may wait for a person, and sends no heartbeat.
+    assert "`--takeover-after` leaves it to a person" in waiting
+    log = new_log().log
+    assert f"`tidefold run {log} --run run-1` goes on" in waiting
+    assert f"`tidefold step abort {log}`" in waiting
+
+
 def test_a_retry_of_the_run_supersedes_its_killed_attempt_and_the_zombie_is_refused_by_name() -> None:
     first = claim(appended(new_log()))
     second = claim(first)
