@@ -41,7 +41,7 @@ def find_takeovers(
     stalled = find_stalled(pipeline, logs, request.run, patience, wait)
     for log, watched in stalled.items():
         rival = watched.attempt
-        terminal.note(f"{log}: taking over snapshot {rival.id} of run {rival.run}, which makes no progress")
+        terminal.note(f"{log}: taking over {rival.title} of run {rival.run}, which makes no progress")
     return msgspec.structs.replace(request, stalled=stalled)
 
 

@@ -237,6 +237,15 @@ class Snapshot:
         return self.external.reshape if self.external else None
 
     @property
+    def title(self) -> str:
+        """Its number, and what it brings in if it is no fold, for messages."""
+        if self.reshape or not self.external:
+            origin = "" if self.restored_from is None else f"a restore of snapshot {self.restored_from}"
+        else:
+            origin = f"an import of {self.external.address}"
+        return f"snapshot {self.id}{f' ({origin})' if origin else ''}"
+
+    @property
     def open(self) -> bool:
         return self.state in (State.ONGOING, State.STAGED)
 

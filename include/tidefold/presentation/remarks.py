@@ -30,10 +30,8 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
         if not status.begun:
             lines.append(f"{status.log}: not begun; `tidefold step ingest {status.log}` takes its landed files in.")
         if status.attempt:
-            held = (
-                f"{status.log}: snapshot {status.attempt.id} is {status.attempt.state} under run {status.attempt.run}"
-            )
-            lines.append(f"{held}.")
+            one = status.attempt
+            lines.append(f"{status.log}: {one.title} is {one.state} under run {one.run}.")
             again = name_next(status.log, status.attempt)
             undo = f"`tidefold step abort {status.log}` undoes it."
             lines.append(f"{status.log}: {f'{again} goes on, ' if again else ''}{undo}")

@@ -65,6 +65,20 @@ def test_status_after_a_failed_gate_says_each_thing_once_and_ends_with_the_next_
 
 
 @pytest.mark.usefixtures("shop")
+def test_an_open_restore_is_named_and_so_is_what_a_takeover_ended() -> None:
+    call("run")
+    land("orders-20261102.csv", "1,7,2026-11-02T00:00:00Z")
+    call("run")
+    call("restore", "orders", "1", "--log-position", "skip", "--run", "back")
+    title = "snapshot 3 (a restore of snapshot 1)"
+    assert (
+        f"[ATTEMPT_OPEN] Run `back` has an open attempt on `orders`: {title} is STAGED." in call("run", code=3).stderr
+    )
+    assert f"orders: {title} is STAGED under run back." in call("status").stdout
+    assert f"; took over from run back, whose {title} is aborted\n" in call("run", "--takeover").stdout
+
+
+@pytest.mark.usefixtures("shop")
 def test_piped_tables_have_whole_names() -> None:
     call("run")
     land(NAME, "1,7,2026-11-03T00:00:00Z")

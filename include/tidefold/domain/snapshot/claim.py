@@ -228,7 +228,7 @@ def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
         )
     return RefusedError(
         "ATTEMPT_OPEN",
-        f"Run `{attempt.run}` has an open attempt on `{state.log}`: snapshot {attempt.id} is {attempt.state}.",
+        f"Run `{attempt.run}` has an open attempt on `{state.log}`: {attempt.title} is {attempt.state}.",
         hint=hint,
     )
 

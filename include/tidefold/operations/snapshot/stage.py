@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from tidefold.delta.publish import create_snapshot_table, provide_new_files
-from tidefold.domain.log_state import Snapshot, SnapshotKind
+from tidefold.domain.log_state import LogState, Snapshot, SnapshotKind
 from tidefold.domain.paths import data_path
 from tidefold.domain.snapshot import transitions
 from tidefold.domain.snapshot.claim import describe_replayed, name_span
@@ -66,10 +66,12 @@ def stage(pipeline: Pipeline, attempt: Attempt, results: Sequence[FoldResult]) -
         if not snapshot.as_of:
             provide_new_files(store, manifest, pipeline.config.snapshots.copies, pipeline.config.snapshots.threads)
     digest = write_manifest(store, manifest)
-    pipeline.ledger(attempt.log).commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
+    ledger = pipeline.ledger(attempt.log)
+    state = ledger.commit(lambda state: transitions.stage(state, manifest, digest, read_from(results)))
     on_hosts = [copied for r in results for copied in r.copied]
     copy = None if snapshot.as_of else copy_staged(pipeline, manifest, digest, on_hosts)
-    return _describe_staged(attempt, manifest, results, copy)
+    outcome = _describe_staged(attempt, manifest, results, copy)
+    return replace(outcome, message=f"{outcome.message}{_describe_ended(state, snapshot)}")
 
 
 def _carry(pipeline: Pipeline, attempt: Attempt, files: Sequence[DataFile]) -> int:
@@ -186,6 +188,13 @@ def _describe_left_out(manifest: Manifest) -> str:
         f"{', '.join(first['columns'])} was not sent and is in no earlier row. An incremental snapshot of Debezium of "
         "these keys, or a retry of their refused records, adds them"
     )
+
+
+def _describe_ended(state: LogState, snapshot: Snapshot) -> str:
+    """Says which attempts of other runs its claim has aborted."""
+    causes = ((one, transitions.AbortCause.parse(one.abort_reason).superseded_by) for one in state.snapshots)
+    ended = [one for one, by in causes if by == snapshot.epoch and one.run != snapshot.run]
+    return "".join(f"; took over from run {one.run}, whose {one.title} is aborted" for one in ended)
 
 
 def _times(count: int) -> str:
