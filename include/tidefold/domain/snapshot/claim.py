@@ -214,11 +214,8 @@ def find_by_run(state: LogState, run: str) -> Snapshot | None:
 
 def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
     """Returns the error that another run has an open attempt."""
-    log, works = state.log, "If that run still works, wait until it ends."
+    log = state.log
     abort = f"`tidefold step abort {log}{f' --snapshot {attempt.id}' if attempt.as_of else ''}`"
-    killed = f"{works} If it was killed, call again with --takeover, or run {abort}."
-    cron = " With `--takeover-after 600`, a run by cron does so if nothing moves."
-    hint = killed if attempt.as_of else f"{killed}{cron}"
     if attempt.state is State.STAGED and not attempt.as_of:
         # It has no heartbeat, and may wait for a person: no run may take it for dead.
         hint = (
@@ -226,6 +223,10 @@ def build_open_error(state: LogState, attempt: Snapshot) -> RefusedError:
             f"{name_next(log, attempt)} goes on with it, and {abort} undoes it, as --takeover does. "
             "`--takeover-after` leaves it to a person."
         )
+    else:
+        by_cron = "" if attempt.as_of else " With `--takeover-after 600`, a run by cron does so if nothing moves."
+        hint = "If that run still works, wait until it ends. If it was killed, call again with --takeover, or run "
+        hint += f"{abort}.{by_cron}"
     return RefusedError(
         "ATTEMPT_OPEN",
         f"Run `{attempt.run}` has an open attempt on `{state.log}`: {attempt.title} is {attempt.state}.",

@@ -231,9 +231,9 @@ def test_a_staged_attempt_names_the_run_that_goes_on_and_what_a_restore_brings_b
     refused = fold(pipeline, Fold("run-2"))
     assert refused.error_code == "ATTEMPT_OPEN"
     assert "`tidefold run accounts --run run-1` goes on with it" in refused.message
-    assert "--takeover-after" not in refused.message
+    assert "`--takeover-after` leaves it to a person" in refused.message
     judge_all(pipeline)
     confirm(pipeline, "accounts", Confirmation(run="run-1"))
     state = pipeline.ledger("accounts").read()
     restored = replace(state.snapshots[-1], id=2, restored_from=1, state=State.STAGED)
-    assert "snapshot 2, a restore of snapshot 1, is STAGED" in build_open_error(state, restored).message
+    assert "snapshot 2 (a restore of snapshot 1) is STAGED" in build_open_error(state, restored).message
