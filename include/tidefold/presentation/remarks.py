@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # So many partitions of a topic are listed, and so many files that are in the way for one reason.
 _PARTITIONS, _FILES = 4, 3
 _SENTENCE_END = re.compile(r"(?<=\.) ")
+# This is the command that the error of a run names.
+_HERE = re.compile(r" \([0-9,]+ more, see `tidefold status [^`]*`\)")
 
 
 def remarks(statuses: Sequence[LogStatus]) -> list[str]:
@@ -57,7 +59,7 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
 
 def alarm_lines(statuses: Iterable[LogStatus]) -> list[str]:
     """One line for each alarm of each log. The next step of the most severe one is last."""
-    return [f"{alarm.log}: {alarm}" for status in statuses for alarm in reversed(status.alarms)]
+    return [f"{alarm.log}: {_HERE.sub('', str(alarm))}" for status in statuses for alarm in reversed(status.alarms)]
 
 
 def _describe_refused(status: LogStatus) -> Iterable[str]:
@@ -77,6 +79,9 @@ def _describe_failed_run(status: LogStatus) -> Iterable[str]:
     runs = status.runs
     if runs is None or not runs.failures or status.why or any(a.kind is AlarmKind.FAILURES for a in status.alarms):
         return
+    # An open attempt has its own line; without one, the error is over. So has a landed file.
+    if runs.code in ("ATTEMPT_OPEN", *dict(status.landing.counts)):
+        return
     if status.latest and status.latest.unresolved and runs.code == "UNAVAILABLE_VALUE":
         return
     if runs.code == "ATTEMPT_OPEN" and not status.attempt:  # What was in the way has ended.
@@ -84,7 +89,7 @@ def _describe_failed_run(status: LogStatus) -> Iterable[str]:
     step = f"`tidefold run {status.log}` has the next step"
     if status.stopped:  # A run of a log that is stopped takes nothing, and fails no more.
         step = f"The log is stopped: first `tidefold move resume {status.log}`, then {step}"
-    yield f"the newest run failed, first at {format_minute(runs.since)} UTC: {runs.error} {step}."
+    yield f"the newest run failed, first at {format_minute(runs.since)} UTC: {_HERE.sub('', runs.error)} {step}."
 
 
 def _describe_override(status: LogStatus) -> Iterable[str]:

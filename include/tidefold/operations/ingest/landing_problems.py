@@ -119,7 +119,9 @@ def _judge_file(
         yield LandingProblem(name, "LANDED_UNPROVED", message, hint, fails=False)
     elif has_only_refused(state, entries):
         number, others = count["quarantined"], count["records"] - count["quarantined"]
-        which = "The only record" if number == 1 else f"All {number:,} records"
+        had_more = any(one.name == name and one not in entries for one in state.landed)
+        records = "new record" if had_more else "record"
+        which = f"The only {records}" if number == 1 else f"All {number:,} {records}s"
         message = f"{which} of `{name}` {'was' if number == 1 else 'were'} refused."
         message += f" {others:,} more change no row." if others else ""
         hint = f"`tidefold quarantine show {state.log}` prints each with its reason. {advice}"

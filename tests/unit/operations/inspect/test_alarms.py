@@ -241,6 +241,17 @@ def test_what_the_snapshot_says_is_not_said_again_of_its_run(text: str) -> None:
     assert any("newest run failed" in line for line in remarks([replace(GOOD, latest=latest, runs=other)]))
 
 
+def test_a_failed_run_is_not_told_beside_or_after_what_it_met() -> None:
+    """ATTEMPT_OPEN stayed after `step confirm` had published, and a landed file was told twice."""
+    runs = AlarmRecord(1, "run", 1, ago(hours=1), "ingest: told", code="FILE_UNSAFE")
+    landed = replace(GOOD, landing=list_problems([problem(ago(minutes=5))]), runs=runs)
+    for one in (landed, replace(GOOD, runs=replace(runs, code="ATTEMPT_OPEN"))):
+        assert not any("newest run failed" in line for line in remarks([one]))
+    more = replace(runs, error=f"ingest: told (1 more, see `tidefold status {GOOD.log}`)")
+    [said] = [line for line in remarks([replace(GOOD, runs=more)]) if "newest run failed" in line]
+    assert "UTC: ingest: told `tidefold run" in said
+
+
 def test_the_next_step_of_a_failed_run_of_a_stopped_log_begins_with_resume() -> None:
     """`restore --log-position stay` stopped the log; the advised `run` then said only that it is stopped."""
     runs = AlarmRecord(1, "run", 1, ago(hours=1), "quality: failed", code="QUALITY_FAILED")
