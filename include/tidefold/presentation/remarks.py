@@ -40,6 +40,8 @@ def remarks(statuses: Sequence[LogStatus]) -> list[str]:
         lines += [f"{status.log}: {remark}" for remark in _as_of_attempts(status)]
         gate = any(alarm.kind is AlarmKind.GATE for alarm in status.alarms)
         lines += [f"{status.log}: {problem}." for problem in (status.table, "" if gate else status.why) if problem]
+        if "was aborted" in status.why and status.changes and not (status.attempt or status.stopped):
+            lines.append(f"{status.log}: `tidefold run {status.log}` folds the changes that wait.")
         lines += [f"{status.log}: {remark}" for remark in _describe_failed_run(status)]
         if status.schema_waits:
             lines.append(f"{status.log}: the next snapshot takes up {status.schema_waits}.")

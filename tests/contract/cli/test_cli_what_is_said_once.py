@@ -65,6 +65,16 @@ def test_status_after_a_failed_gate_says_each_thing_once_and_ends_with_the_next_
 
 
 @pytest.mark.usefixtures("shop")
+def test_an_abort_and_the_status_after_it_name_the_next_step() -> None:
+    call("step", "ingest")
+    call("step", "materialize")
+    assert call("step", "abort", "orders", "--dry-run").stderr == ""
+    assert call("step", "abort", "orders", "--reason", "a look").stderr == "next: tidefold run orders\n"
+    shown = call("status").stdout
+    assert "orders: snapshot 1 was aborted: a look.\norders: `tidefold run orders` folds the changes" in shown
+
+
+@pytest.mark.usefixtures("shop")
 def test_an_open_restore_is_named_and_so_is_what_a_takeover_ended() -> None:
     call("run")
     land("orders-20261102.csv", "1,7,2026-11-02T00:00:00Z")
