@@ -86,8 +86,6 @@ def _describe_failed_run(status: LogStatus) -> Iterable[str]:
         return
     if status.latest and status.latest.unresolved and runs.code == "UNAVAILABLE_VALUE":
         return
-    if runs.code == "ATTEMPT_OPEN" and not status.attempt:  # What was in the way has ended.
-        return
     step = f"`tidefold run {status.log}` has the next step"
     if status.stopped:  # A run of a log that is stopped takes nothing, and fails no more.
         step = f"The log is stopped: first `tidefold move resume {status.log}`, then {step}"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from support.lives import PUBLISHED, claim, live, make_pipeline, take
+from support.lives import PUBLISHED, live, make_pipeline, take
 from tidefold.cli.app import app
 from tidefold.config import load_config
 from tidefold.domain.alarms import (
@@ -354,19 +354,3 @@ def test_failed_runs_of_the_command_line_are_counted_and_a_good_one_ends_the_ala
     after = pipeline.store.list("")
     assert call("run").exit_code == 0
     assert pipeline.store.list("") == after
-
-
-def test_status_forgets_an_open_attempt_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault: long after a snapshot was published, status said that its open attempt had refused the newest run."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TIDEFOLD_CONFIG", raising=False)
-    pipeline = open_pipeline(configure(tmp_path, "alarms: {failures: 5}"))
-    live(pipeline, *PUBLISHED)
-    write_alarm_record(
-        pipeline.store, "accounts", AlarmRecord(1, "r", 1, "2026-11-05T00:00:00+00:00", "x.", code="ATTEMPT_OPEN")
-    )
-    shown = CliRunner().invoke(app, ["status", "accounts"], prog_name="tidefold").stdout
-    assert "the newest run failed" not in shown
-    live(pipeline, take, claim("run-2"))
-    shown = CliRunner().invoke(app, ["status", "accounts"], prog_name="tidefold").stdout
-    assert "the newest run failed" in shown
