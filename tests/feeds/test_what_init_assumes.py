@@ -125,6 +125,16 @@ def test_the_order_of_day_and_month_stays_open_until_a_person_writes_it(person: 
     assert [row[0].isoformat() for row in table(person, "d")] == ["2026-11-03", "2026-11-04"]
 
 
+def test_the_mark_before_a_fraction_stays_open_until_a_person_writes_it(person: Person) -> None:
+    """Fault: the block named one of two marks; without an answer 1,234 was published as about one."""
+    begin(person, {"o-2026-11-01.csv": 'id,d\n1,"1,234"\n2,"2,500"\n'})
+    assert 'decimal: [?] # "," or "."' in (person.folder / "tidefold.yaml").read_text()
+    answer(person)
+    assert "error [CONFIG_UNDECIDED]" in person.call("validate").output
+    answer(person, decimal='"."\n      thousands: ","', d="long")
+    assert table(person, "d") == [(1234,), (2500,)]
+
+
 def test_the_hint_of_seconds_reads_them(person: Person) -> None:
     begin(person, {"o.csv": "id,updated_at\n1,2026-11-01\n"})
     answer(person)

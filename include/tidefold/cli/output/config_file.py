@@ -24,6 +24,8 @@ _WIDTH = 110
 # A folder, or the keys of a topic.
 SourcePlace = str | Mapping[str, str]
 
+# The program would read these as proposed, perhaps wrongly, once the block is no comment any more.
+_OPEN = ("timestamp_formats", "decimal")
 _VECTORS = "few changes of a large table cost little; readers must support them (docs/how-to/read.md)"
 
 _HEAD = """\
@@ -264,8 +266,7 @@ def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterato
     yield f"      {_place(log, path)}: {_value(path)}"
     asked = {question.about: question for question in log.questions if not question.sure}
     for name, value in log.options:
-        is_open = name == "timestamp_formats" and name in asked
-        yield f"      {name}: {_formats(value, asked[name].candidates) if is_open else _value(value)}"
+        yield f"      {name}: {_open(value, asked[name]) if name in asked and name in _OPEN else _value(value)}"
     for name, value in _commit_time(log).items():
         yield f"      {name}: {_word(value)} # when the source wrote it, for `tidefold snapshot as-of`; also in `order`"
     key = "?" if "key" in asked else ", ".join(_word(name) for name in log.key) or "?"
@@ -293,10 +294,12 @@ def _log_lines(log: ProposedLog, path: SourcePlace, *, vectors: bool) -> Iterato
     yield f"      # suite: quality/{log.id}.yaml # your own expectations, see docs/reference/quality.md"
 
 
-def _formats(formats: Sequence[str], open_: Sequence[str]) -> str:
-    """Returns the formats of times with a `?` for those that a person has to choose, and the choices in a comment."""
-    decided = "".join(f"{_word(one)}, " for one in formats if one not in open_)
-    day, month = (", ".join(_word(one) for one in open_ if one.startswith(first)) for first in ("%d", "%m"))
+def _open(value: Any, question: ProposalQuestion) -> str:
+    """Returns a `?` in place of what a person has to choose, and the choices in a comment."""
+    if question.about != "timestamp_formats":
+        return f"[?] # {' or '.join(_value(one) for one in question.candidates)}"
+    decided = "".join(f"{_word(one)}, " for one in value if one not in question.candidates)
+    day, month = (", ".join(_word(c) for c in question.candidates if c.startswith(first)) for first in ("%d", "%m"))
     return f"[{decided}?] # {day}: the day comes first; {month}: the month"
 
 
