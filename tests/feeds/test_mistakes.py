@@ -200,7 +200,7 @@ def test_7_no_line_end_and_an_empty_file(person: Person) -> None:
     assert "`o1.csv` does not end with a complete record" in status
     assert "`o0.csv`" in status
     advice = advice_of(fails(person.call("step", "ingest", "orders"), "LANDED_WAITING"))
-    assert "if its last line is whole, add the line end" in advice
+    assert "the last line is whole, end it with a line end" in advice
     person.land("orders/o1.csv", HEAD + ROWS)
     assert len(person.rows()) == 2
 

@@ -52,8 +52,9 @@ def _find_waiting(accounted: Accounted) -> Iterator[LandingProblem]:
         elif sizes.get(name):
             message = f"`{name}` does not end with a complete record. The incomplete end is not ingested yet."
             hint = (
-                "Wait while the file is being written. If its writer is done, land a complete copy under the same "
-                "name; if its last line is whole, add the line end. If its rows came under another name, remove it."
+                "Wait while the file is being written. If its writer is done and the last line is whole, end it with a "
+                "line end. Else land a complete copy under the same name. If its records came under another name, "
+                "remove this file, or name it in `leave_out` under `source`."
             )
         else:
             message, hint = (

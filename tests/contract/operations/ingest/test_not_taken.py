@@ -74,6 +74,24 @@ def test_what_was_not_taken_is_in_the_status_until_it_is_dealt_with(pipeline: Pi
     assert ingest_items(pipeline).error_code is None
 
 
+def test_the_next_step_of_a_torn_file_does_not_end_half_a_line(pipeline: Pipeline, tmp_path: Path) -> None:
+    """The first advice was a line end. Behind half a line it made a refused record, and the copy LANDED_CHANGED."""
+    torn = land_text(tmp_path, "torn.csv", HEAD + "1,t,1\n2,b")
+    ingest_items(pipeline)
+    error = ingest_items(pipeline).error
+    assert error is not None
+    assert error.code == "LANDED_WAITING"
+    assert "the last line is whole" in error.hint.partition("line end")[0]
+    # The whole file came under another name: the torn one waits for ever, until a person removes it.
+    land_text(tmp_path, "whole.csv", HEAD + "1,t,1\n2,b,2\n")
+    ingest_items(pipeline)
+    error = ingest_items(pipeline).error
+    assert error is not None
+    assert "under another name, remove this file" in error.hint
+    torn.unlink()
+    assert (ingest_items(pipeline).error, codes(pipeline)) == (None, {})
+
+
 def test_a_file_without_a_column_is_an_error_at_once_and_stays_in_the_status(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
