@@ -171,7 +171,10 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
         if self._server or is_connect(self._pipeline.config.spark.master):
             outcomes = self._connect(step, logs)
         else:
-            outcomes = self._submit(step, logs)
+            try:
+                outcomes = self._submit(step, logs)
+            except TidefoldError as error:  # Spark does not start here: a run aborts what it began, and is counted.
+                return [Outcome.of_error(log, error) for log in logs]
         if not all(outcome.error for outcome in outcomes):
             self._terminal.note(f"{step.name}: Spark done after {time.monotonic() - began:.0f} s")
         return outcomes
