@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tidefold.cli.output.outcomes import exit_code, print_lines
+from tidefold.cli.output.outcomes import exit_code, list_logs, print_lines
 from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Terminal
 from tidefold.domain.log_state import Stopped
@@ -86,6 +86,8 @@ def open_runs(
                 # The same error stops a log in each later step.
                 print_lines(terminal, [o for o in outcomes if (o.log, o.message) not in told], indent="  ")
                 told.update((o.log, o.message) for o in outcomes if o.error)
+                if step == "abort" and terminal.command == "run":
+                    _print_left_open(terminal, run, outcomes)
                 if step == IngestStep.name and run.idle:
                     terminal.line(f"  {len(run.idle):,} more logs have nothing new")
 
@@ -99,6 +101,18 @@ def open_runs(
             return run
 
         yield begin
+
+
+def _print_left_open(terminal: Terminal, run: FullRun, aborts: Sequence[Outcome]) -> None:
+    """Prints what goes on with the logs whose abort failed, as in an outage: another run would be refused."""
+    failed = [one.log for one in aborts if one.error]
+    made = {o.log: o.snapshot for o in run.outcomes.get("materialize", ()) if o.snapshot and not o.error}
+    for log in failed:
+        if log in made:
+            terminal.note(f"{log}: snapshot {made[log]} is still open")
+    if failed:
+        kind = f" --kind {run.request.kind}" if isinstance(run.request, Fold) and run.request.kind else ""
+        terminal.note(f"next: `tidefold run{list_logs(failed)} --run {run.id}{kind}` goes on when the store answers")
 
 
 def print_run(terminal: Terminal, run: FullRun, saved: Sequence[Outcome] | None = None) -> int:

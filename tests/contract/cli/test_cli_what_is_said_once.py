@@ -9,7 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidefold.cli.app import app
+from tidefold.errors import StorageError
+from tidefold.operations.ground.outcome import Outcome, for_each_log
 from tidefold.presentation.tables import plain_table
+from tidefold.spark import full_run as spark_full_run
 
 NAME = "orders-20261103-copy-of-the-file-of-november.csv"
 CONFIG = """\
@@ -72,6 +75,23 @@ def test_an_abort_and_the_status_after_it_name_the_next_step() -> None:
     assert call("step", "abort", "orders", "--reason", "a look").stderr == "next: tidefold run orders\n"
     shown = call("status").stdout
     assert "orders: snapshot 1 was aborted: a look.\norders: `tidefold run orders` folds the changes" in shown
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_run_that_cannot_abort_names_what_goes_on_with_its_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an outage, `Call again.` was refused: the snapshot of the first call was open."""
+
+    def fail(*_: object, **__: object) -> Outcome:
+        raise StorageError("STORAGE", "The store does not answer.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spark_full_run, "abort", fail)
+        patched.setattr(spark_full_run, "confirm_logs", lambda pipeline, logs, *_: for_each_log(logs, fail))
+        lines = call("run", "--kind", "full", code=6).stderr.splitlines()
+    assert "orders: snapshot 1 is still open" in lines
+    [words] = [line.split("`")[1] for line in lines if line.endswith("` goes on when the store answers")]
+    assert "has an open attempt" in call("run", code=3).stderr
+    assert "published: snapshot 1" in call(*words.split()[1:]).stdout
 
 
 @pytest.mark.usefixtures("shop")
