@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +16,7 @@ from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.config import Config
 from tidefold.domain.snapshot.claim import WatchedAttempt
-from tidefold.errors import InvalidInputError
+from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
@@ -156,3 +157,17 @@ def test_the_file_of_a_long_request_is_private(tmp_path: Path) -> None:
     assert parse_argument(argument) == request
     with pytest.raises(InvalidInputError, match="REQUEST_INVALID"):
         parse_argument(argument)
+
+
+def test_a_step_for_which_spark_cannot_start_fails_for_each_log(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: the error left the run, which was then not counted as failed, and status did not know it."""
+    missing = NotFoundError("SPARK_MISSING", "pyspark is not installed.", hint="Install it.")
+    monkeypatch.setattr(spark_submit, "submit_command", Mock(side_effect=missing))
+    with SparkApplication(Terminal(pipeline.config.path, Format.TEXT, debug=False), pipeline) as application:
+        outcomes = application.run_step(MaterializeStep(Fold("run-1")), ["accounts", "tellers"])
+    assert [(one.log, one.error_code) for one in outcomes] == [
+        ("accounts", "SPARK_MISSING"),
+        ("tellers", "SPARK_MISSING"),
+    ]
