@@ -86,7 +86,7 @@ def _name_argument(directory: str) -> Iterator[None]:
     except TidefoldError as error:
         steps = {
             "LANDING_MISSING": "Correct DIR, or land a file there first: `init` samples landed files.",
-            "STORE_BUCKET_MISSING": error.hint.replace("`source.path`", "DIR"),
+            "STORE_BUCKET_MISSING": error.hint.replace("its name", "DIR"),
         }
         if error.code not in steps or not directory:
             raise
