@@ -38,7 +38,7 @@ Stop = Annotated[bool, typer.Option("--stop", help="First stop the log, and publ
 By = Annotated[str | None, typer.Option("--by", help="With --stop: who stops it.", show_default="your user name")]
 StopReason = Annotated[str, typer.Option("--reason", help="With --stop: the reason.")]
 OriginalAddress = Annotated[str, typer.Argument(help="A savepoint, or a full snapshot in another store.")]
-ClaimMode = Annotated[Ownership, typer.Option("--claim-mode", help="What becomes of the original: see above.")]
+ClaimMode = Annotated[Ownership, typer.Option("--claim-mode", help="Who owns the files of the original; see above.")]
 To = Annotated[str, typer.Option("--to", help="An empty folder or s3:// address.", metavar="PATH")]
 Groups = Annotated[str | None, typer.Option("--key-groups", help="Only these, such as 0-31.", metavar="A-B")]
 ShareOfRows = Annotated[str | None, typer.Option("--share", help="Only the part of worker I of N: 2/8.", metavar="I/N")]
