@@ -63,7 +63,7 @@ def without_script(html: str) -> str:
 
 def words(html: str) -> str:
     """The text that a reader sees, with single spaces."""
-    body = without_script(html).split("</style>", 1)[-1]
+    body = re.sub(r"</code>(?=[.,;:)])", "", without_script(html).split("</style>", 1)[-1])
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
