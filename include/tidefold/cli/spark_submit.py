@@ -45,7 +45,7 @@ _TAIL_LINES = 20
 
 
 class SparkProcess:
-    """Runs a command until it ends or is ended. Meanwhile SIGTERM interrupts this process.
+    """Runs a command until it ends or is ended.
 
     output: the file with what it prints.
     """
@@ -62,7 +62,6 @@ class SparkProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._handler = signal.signal(signal.SIGTERM, _interrupt)
 
     def runs(self) -> bool:
         """Whether it still runs after a short wait."""
@@ -72,7 +71,6 @@ class SparkProcess:
 
     def end(self, grace: float) -> int:
         """Returns the exit code. After `grace` seconds the process and its children are killed."""
-        signal.signal(signal.SIGTERM, self._handler)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(grace)
         _end(self._process)
@@ -84,10 +82,6 @@ def name_file(folder: Path, step: AnyStep, ending: str) -> Path:
     make_private_folder(folder)
     run = re.sub(r"[^\w.-]", "_", step.run or "any")[:80]
     return folder / f"{run}-{step.name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}{ending}"
-
-
-def _interrupt(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _end(job: subprocess.Popen[bytes]) -> None:

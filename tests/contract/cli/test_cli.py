@@ -291,7 +291,7 @@ def test_progress_is_lines_and_what_ends_the_command_ends_the_job(
         noted(self, text)
         if text.startswith("materialize: running") and pid.exists() and not stopping:
             stopping.append(text)
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(spark_submit.Terminal, "note", note)
     stopped = call("step", "materialize", "accounts")

@@ -24,6 +24,44 @@ LOG = """\
     key: [id]
     columns: {{id: int}}
 """
+# The main thread waits for a lock in native code, where no handler runs, as after a signal that came too early for it.
+NATIVE = """
+import ctypes, sys, threading
+from tidefold.cli import __main__ as entry
+from tidefold.storage.outage import wait
+
+def command(prog_name):
+    library, mutex, held = ctypes.CDLL(None), ctypes.create_string_buffer(64), threading.Event()
+
+    def hold():
+        library.pthread_mutex_lock(mutex)
+        held.set()
+        print("waiting", flush=True)
+        print("interrupted" if wait(3600) else "over", flush=True)
+        library.pthread_mutex_unlock(mutex)
+
+    threading.Thread(target=hold, daemon=True).start()
+    held.wait()
+    library.pthread_mutex_lock(mutex)
+
+entry.app = command
+entry.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_waits_of_threads_while_no_handler_can_run(number: signal.Signals) -> None:
+    """Fault: a signal just before the main thread waited for others ended none of them."""
+    with subprocess.Popen([sys.executable, "-c", NATIVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(number)
+        try:
+            told, error = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert told == b"interrupted\n"
+    assert b"KeyboardInterrupt" in error
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
