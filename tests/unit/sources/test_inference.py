@@ -195,6 +195,33 @@ def long(*names: str) -> list[ProposedColumn]:
     return [ProposedColumn(name, "timestamp" if name.endswith("_at") else "long") for name in names]
 
 
+LIVES = [(1, "N"), (2, "N"), (1, "A"), (3, "N"), (2, "A"), (1, "L"), (2, "L"), (1, "N")]
+
+
+def test_codes_of_any_language_are_asked_for_where_the_rows_of_keys_begin_and_end_with_them() -> None:
+    """Fault: `vorgang` with N, A and L was data, and every deleted order stayed a row."""
+    found = rows(nr=[nr for nr, _ in LIVES], vorgang=[code for _, code in LIVES], seq=[*range(8)])
+    [op] = find_ops([*found[0]], found)
+    assert (op.column, op.upsert, op.delete, op.sure, op.lives_of) == ("vorgang", ("N", "A"), ("L",), False, "nr")
+    columns = [ProposedColumn(name, "long") for name in ("nr", "seq")]
+    assert find_keys("orders", columns, found, op) == [("nr",), ("seq",)]
+
+
+@pytest.mark.parametrize(
+    "lives",
+    [
+        [*LIVES, (3, "L"), (3, "A")],  # A row comes after the last one.
+        [*LIVES, (2, "N"), (2, "N")],  # A row begins twice.
+        [(nr, "JN"[code == "N"]) for nr, code in LIVES],  # Two values are a flag.
+        [(nr, {"N": "open", "A": "paid", "L": "sent"}[code]) for nr, code in LIVES],  # A state is data.
+        [(nr, code) for nr, code in LIVES if nr == 1],  # One key shows nothing.
+    ],
+)
+def test_codes_that_rows_do_not_begin_and_end_with_are_data(lives: list[tuple[int, str]]) -> None:
+    found = rows(nr=[nr for nr, _ in lives], code=[code for _, code in lives])
+    assert find_ops(["nr", "code"], found) == []
+
+
 def test_keys_are_unique_among_inserted_rows_and_best_called_so() -> None:
     found = rows(op=["I", "I", "U"], order_id=[1, 2, 1], customer_id=[9, 8, 9], n=[1, 1, 1])
     [op] = find_ops(["op"], found)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 from tidefold.sources.inference.proposal import ProposalQuestion
@@ -32,6 +34,10 @@ _FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("snapshot", "load", "refresh"), ()),
     (("put", "set"), ("del",)),
     (("mutation",), ("deletion", "expiration")),
+    (("neu", "neuanlage", "anlage", "änderung", "aenderung"), ("löschung", "loeschung")),
+    (("angelegt", "geändert", "geaendert"), ("gelöscht", "geloescht")),
+    (("création", "creation", "ajout", "modification"), ("suppression",)),
+    (("alta", "modificación", "modificacion"), ("baja",)),
 )
 _ANY_NAME = re.compile(".*", re.DOTALL)
 # Programs that write an update as two rows: the column, and its words for new, removed, and former rows. A former row
@@ -55,6 +61,8 @@ _INSERTS = {"i", "c", "insert", "create", "inserted", "created", "add", "added",
 _UPDATES = {"u", "update", "modify"}
 _FALSE, _TRUE = {"false", "f", "0", "n", "no"}, {"true", "t", "1", "y", "yes"}
 _MOST_WORDS, _LONGEST_WORD = 12, 40
+# Codes of operations in any language: one begins the rows of a key, one ends them, and others come between.
+_CODE, _CODES, _SEVERAL = re.compile(r"[^\W\d_]{1,2}"), (3, 4), 2
 # Webhooks: `products/create`, `customer.deleted`.
 _WHAT = re.compile(r"[a-z].*[./:]", re.IGNORECASE)
 
@@ -70,6 +78,8 @@ class OpCandidate:
     has_gaps: some rows have none.
     unknown: its values that no list has.
     images: those of `delete` that a row had before an update.
+    inserts: those of `upsert` that begin the rows of a key.
+    lives_of: the column whose rows show what its codes mean; empty: its words are known.
     """
 
     column: str
@@ -82,6 +92,8 @@ class OpCandidate:
     has_gaps: bool = False
     unknown: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    inserts: tuple[str, ...] = ()
+    lives_of: str = ""
 
     def write_option(self, *, as_were: bool) -> dict[str, Any]:
         """Returns the option as `tidefold.yaml` has it. as_were: fields that a row lacks are as they were."""
@@ -97,7 +109,7 @@ class OpCandidate:
 
     def is_insert(self, row: Mapping[str, Any]) -> bool:
         is_update = _plain(row.get("METADATA$ISUPDATE")) in _TRUE  # The stream of a Snowflake table.
-        return _plain(row.get(self.column)) in _INSERTS and not is_update
+        return (_plain(row.get(self.column)) in _INSERTS or row.get(self.column) in self.inserts) and not is_update
 
     def is_of_snapshot(self, row: Mapping[str, Any]) -> bool:
         """Whether the operation says that the row was read, not changed."""
@@ -124,7 +136,7 @@ def _plain(value: Any) -> str:
 
 def find_ops(names: Sequence[str], rows: Data) -> list[OpCandidate]:
     """Returns columns that may contain the operation, the likeliest first."""
-    ops = [op for name in names if (op := _op(name, rows))]
+    ops = [op for name in names if (op := _op(name, rows))] or _find_codes(names, rows)
     return sorted(ops, key=lambda op: (not op.sure, not any(map(op.is_delete, rows))))
 
 
@@ -145,6 +157,34 @@ def _op(name: str, rows: Data) -> OpCandidate | None:
         return replace(_flag(name, seen), has_gaps=has_gaps)
     op = _with_images(name, seen) or _of_families(name, seen)
     return replace(op, has_gaps=has_gaps, sure=op.sure and not has_gaps) if op else None
+
+
+def _find_codes(names: Sequence[str], rows: Data) -> list[OpCandidate]:
+    """Returns columns of a few letters that say when the rows of a key begin and end, whatever the language."""
+    ops = []
+    for name in names:
+        codes = {row.get(name) for row in rows if isinstance(row.get(name), str | None)}
+        if _CODES[0] <= len(codes) <= _CODES[1] and all(code and _CODE.fullmatch(code) for code in codes):
+            keys = (key for key in names if key != name and all(isinstance(row.get(key), str | int) for row in rows))
+            ops += [op for key in keys for op in _find_lives(name, key, rows)][:1]
+    return ops
+
+
+def _find_lives(name: str, key: str, rows: Data) -> Iterator[OpCandidate]:
+    """Yields the operation if one code only begins the rows of a key, or comes after one that only ends them."""
+    last: dict[Any, str] = {}
+    steps: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        code = row[name]
+        steps[last.get(row[key], ""), code] += 1
+        last[row[key]] = code
+    codes = sorted({code for _, code in steps})
+    for begin, end in permutations(codes, 2):
+        between = [code for code in codes if code not in (begin, end)]
+        begins = all((before in ("", end)) == (code == begin) for before, code in steps if before or code == begin)
+        entered, left = (sum(steps[begin, code] for code in between), sum(steps[code, end] for code in between))
+        if begins and min(steps["", begin], entered, left) >= _SEVERAL:
+            yield OpCandidate(name, (begin, *between), (end,), sure=False, inserts=(begin,), lives_of=key)
 
 
 def _with_images(name: str, seen: Collection[str]) -> OpCandidate | None:
@@ -228,6 +268,8 @@ def op_question(ops: Sequence[OpCandidate], rows: Data) -> list[ProposalQuestion
         reason = "its name says when a row was deleted"
     elif best.has_gaps and not best.sure:
         text += f" It {reason.removeprefix('it ')}; rows without it would be upserts, as in a full load beside changes."
+    if best.lives_of:
+        text += f" No row of a `{best.lives_of}` follows one with {best.delete[0]!r}, but with {best.inserts[0]!r}."
     if best.unknown:
         text += f" Nothing says what {', '.join(map(repr, best.unknown))} means: list it."
     return [ProposalQuestion("op", text, tuple(op.column for op in ops), best.sure, reason)]

@@ -72,7 +72,9 @@ def find_keys(
     again = {name: _find_again((name,), several) for name in fit if all(_is_unique((name,), part) for part in several)}
     unique = [name for name in fit if _is_unique((name,), told) or again.get(name, 0) >= _SOME]
     # A key that was deleted may be inserted again.
-    named = [name for name in fit if key_score(log, name) >= (2 if op else 3) and name not in unique]
+    lives_of = op.lives_of if op else ""
+    is_named = {name for name in fit if name == lives_of or key_score(log, name) >= (2 if op else 3)}
+    named = [name for name in fit if name in is_named and name not in unique]
     keys = sorted(unique, key=lambda name: (-key_score(log, name), -again.get(name, 0)))
     orders = {c.name for c in columns if order_score(c) >= 2}
     if not named and {*keys} <= orders:
