@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from tidefold.installation import error_table
+from tidefold.interruption import raise_if_interrupted
 
 WireError = tuple[str, str, str, str]
 
@@ -83,6 +84,7 @@ def wrap_unexpected(error: Exception) -> TidefoldError:
     """Wraps an unexpected error as a tidefold error of one log, so that it does not stop other logs."""
     if isinstance(error, TidefoldError):
         return error
+    raise_if_interrupted(error)
     return TidefoldError(
         "UNFORESEEN",
         f"{type(error).__name__}: {error}",

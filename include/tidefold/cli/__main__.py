@@ -3,18 +3,27 @@
 import os
 import signal
 import threading
+from typing import Any
 
 from tidefold.cli.app import app
+from tidefold.interruption import interrupt
 
 
 def main() -> None:
     """Runs a command; `tidefold` of an installed package calls this. SIGTERM interrupts it as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # A shell lets programs behind it ignore Ctrl-C.
+        signal.signal(signal.SIGINT, _interrupt)
     read, write = os.pipe()
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write)
     threading.Thread(target=_end_waits, args=(read,), daemon=True).start()
     app(prog_name="tidefold")
+
+
+def _interrupt(*_: Any) -> None:
+    interrupt()
+    raise KeyboardInterrupt
 
 
 def _end_waits(signals: int) -> None:
@@ -24,9 +33,7 @@ def _end_waits(signals: int) -> None:
     in native code, would have to wait as long as they do.
     """
     os.read(signals, 1)
-    from tidefold.storage.outage import stop_waiting
-
-    stop_waiting()
+    interrupt()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import typer
 from tidefold.domain.snapshot.claim import KindPolicy
 from tidefold.domain.wording import count_noun
 from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.interruption import is_interrupted
 from tidefold.presentation.tables import mask_control_characters
 
 if TYPE_CHECKING:
@@ -149,12 +150,13 @@ class Terminal:
         except TidefoldError as error:
             self._fail(error.code, error.message, error.hint)
             raise typer.Exit(error.exit_code) from error
-        except KeyboardInterrupt:
-            self._fail("INTERRUPTED", "The command was interrupted.", "`tidefold status` shows the state of each log.")
-            raise typer.Exit(_INTERRUPTED) from None
         except (typer.Exit, typer.Abort):
             raise
-        except Exception as error:
+        except (KeyboardInterrupt, Exception) as error:
+            if is_interrupted() or isinstance(error, KeyboardInterrupt):
+                hint = "`tidefold status` shows the state of each log."
+                self._fail("INTERRUPTED", "The command was interrupted.", hint)
+                raise typer.Exit(_INTERRUPTED) from None
             self._fail(
                 "UNEXPECTED", f"{type(error).__name__}: {error}", "Call again with --debug and report the output."
             )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tidefold.errors import StorageError
+from tidefold.interruption import is_interrupted
 
 _log = logging.getLogger(__name__)
 # An outage of minutes is common: a restart of a server, or a bucket that divides its partitions under load.
@@ -31,26 +32,20 @@ _LOOK_SECONDS = 0.25
 
 @dataclass(slots=True)
 class _Process:
-    """What holds for all requests of this process. A handler of signals sets a plain field: a lock could be taken."""
+    """What holds for all requests of this process."""
 
-    is_interrupted: bool = False
     first_patience: float = FIRST_PATIENCE
 
 
 _process = _Process()
 
 
-def stop_waiting() -> None:
-    """Ends all waits of this process, also those to come: somebody interrupted it."""
-    _process.is_interrupted = True
-
-
 def wait(seconds: float) -> bool:
     """Waits. Returns whether the process was interrupted: then a failed request is not sent again."""
     end = time.monotonic() + seconds
-    while not _process.is_interrupted and (left := end - time.monotonic()) > 0:
+    while not is_interrupted() and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, _LOOK_SECONDS))
-    return _process.is_interrupted
+    return is_interrupted()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ LOG = """\
 """
 # The main thread waits for a lock in native code, where no handler runs, as after a signal that came too early for it.
 NATIVE = """
-import ctypes, sys, threading
+import ctypes, threading
 from tidefold.cli import __main__ as entry
 from tidefold.storage.outage import wait
 
@@ -47,12 +47,30 @@ def command(prog_name):
 entry.app = command
 entry.main()
 """
+# DuckDB makes a RuntimeError of what a handler raises while it works.
+QUERY = """
+from tidefold.changelog.duckdb_connections import connect
+from tidefold.cli import __main__ as entry
+from tidefold.operations.ground.outcome import for_each_log
+
+def act(log):
+    with connect() as duck:
+        print("working", flush=True)
+        duck.execute("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b").fetchall()
+
+entry.app = lambda prog_name: print(for_each_log(["items"], act), flush=True)
+entry.main()
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_waits_of_threads_while_no_handler_can_run(number: signal.Signals) -> None:
-    """Fault: a signal just before the main thread waited for others ended none of them."""
-    with subprocess.Popen([sys.executable, "-c", NATIVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+@pytest.mark.parametrize(("script", "said"), [(NATIVE, b"interrupted\n"), (QUERY, b"")], ids=["wait", "query"])
+def test_a_signal_ends_what_native_code_does(script: str, said: bytes, number: signal.Signals) -> None:
+    """Fault: a signal just before the main thread waited for others ended none of them.
+
+    Fault: one that came in a query failed a log, and the run went on and published.
+    """
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         process.send_signal(number)
@@ -60,7 +78,7 @@ def test_a_signal_ends_the_waits_of_threads_while_no_handler_can_run(number: sig
             told, error = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert told == b"interrupted\n"
+    assert told == said
     assert b"KeyboardInterrupt" in error
 
 

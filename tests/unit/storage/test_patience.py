@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from tidefold import interruption
 from tidefold.storage import outage as outages
 from tidefold.storage.outage import FIRST_PATIENCE, PATIENCE, TEST_PATIENCE, Outage, find_patience, trying_addresses
 
@@ -65,9 +66,9 @@ def test_a_test_of_an_address_gives_up_much_earlier_but_not_on_a_store_that_answ
 
 
 def test_who_interrupts_the_process_ends_the_waits_of_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outages, "_process", outages._Process())
+    monkeypatch.setattr(interruption, "_interruption", interruption._Interruption())
     assert not outages.wait(0)
-    outages.stop_waiting()
+    interruption.interrupt()
     assert outages.wait(3600)
 
 

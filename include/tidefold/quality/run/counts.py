@@ -10,6 +10,7 @@ from typing import Any
 from tidefold.changelog.key_group_hash import quote_name
 from tidefold.domain.wording import clip_text
 from tidefold.errors import TidefoldError
+from tidefold.interruption import raise_if_interrupted
 
 # Runs SQL with values, and returns the rows.
 Query = Callable[[str, list[Any]], list[tuple[Any, ...]]]
@@ -73,6 +74,7 @@ def query_counts(counts: Sequence[Count], rows: str, query: Query) -> tuple[int,
     try:
         return _query_counts(counts, rows, query)
     except Exception as error:  # Any exception of the engine must become an error, never a pass.
+        raise_if_interrupted(error)
         if len(counts) == 1:
             raise not_computed(counts[0].check, f"{counts[0].arguments}: {error}") from error
         for one in counts:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidefold.domain.wording import clip_text
 from tidefold.errors import InvalidInputError, TidefoldError
+from tidefold.interruption import raise_if_interrupted
 from tidefold.quality.report.result import SAMPLES, CheckResult, as_text, key_text, result
 from tidefold.quality.run.cost import Meter
 from tidefold.quality.run.counts import Count, CountRows, Sample, not_computed
@@ -135,6 +136,7 @@ def compute(what: str, find: Callable[[], _T]) -> _T:
     except TidefoldError:
         raise
     except Exception as error:
+        raise_if_interrupted(error)
         raise not_computed(what, str(error)) from error
 
 
@@ -237,6 +239,7 @@ def _judge(expectation: Expectation, form: dict[str, Any], metrics: dict[Any, An
     try:
         result = expectation.metrics_validate(metrics, runtime_configuration={"result_format": {**form}})
     except Exception as error:  # Any exception here must become an error of this check, never a pass.
+        raise_if_interrupted(error)
         raised = {"raised_exception": True, "exception_message": str(error)}
         result = ExpectationValidationResult(success=False, exception_info=raised)
     result.expectation_config = expectation.configuration
