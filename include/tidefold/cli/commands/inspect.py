@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -137,7 +139,7 @@ def _describe(answer: KeyExplained) -> list[Any]:
         refused = [(format_place(one.file, one.line), one.reason, one.detail) for one in answer.refused]
         parts += ["", "refused records of this key, in quarantine:", plain_table(("where", "reason", "why"), refused)]
     if answer.kept:
-        rows = [_describe_copy(one) for one in answer.kept]
+        rows = [_describe_copies([*same]) for _, same in groupby(answer.kept, lambda one: (one.state, _row_of(one)))]
         parts += ["", "in kept snapshots:", plain_table(("id>", "kind", "state", "up to>", "row"), rows)]
     return parts
 
@@ -179,6 +181,15 @@ def _unknown(first: int, last: int, lost_from: int) -> str:
     )
 
 
-def _describe_copy(one: Kept) -> tuple[str, ...]:
-    row = one.error or (f"there, row {one.row_hash}" if one.present else "not there")
-    return (str(one.snapshot), str(one.kind), str(one.state), str(one.to_sqn), row)
+def _describe_copies(same: Sequence[Kept]) -> tuple[str, ...]:
+    """Describes snapshots in a row with the same row of the key."""
+    first, last = same[0], same[-1]
+    ids, ends = (
+        str(one) if one == other else f"{one}-{other}"
+        for one, other in ((first.snapshot, last.snapshot), (first.to_sqn, last.to_sqn))
+    )
+    return (ids, ", ".join(sorted({str(one.kind) for one in same})), str(first.state), ends, _row_of(first))
+
+
+def _row_of(one: Kept) -> str:
+    return one.error or (f"there, row {one.row_hash}" if one.present else "not there")

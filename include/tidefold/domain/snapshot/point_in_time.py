@@ -218,7 +218,7 @@ def _before(log: str, change_sets: Sequence[ChangeSet], at: int) -> tuple[Change
     for one in change_sets:
         times = one.times
         if times is not None and times.without:
-            raise without_times(log, times.without)
+            raise without_times(log, sum(one.times.without for one in change_sets if one.times))
         if times is not None and times.first is not None and times.first >= at:
             continue
         if one.first is not None and (times is None or times.last is None or times.last >= at):

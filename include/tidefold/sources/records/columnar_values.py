@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -58,6 +59,7 @@ _WIDER: dict[str, tuple[pa.DataType, ...]] = {
     "binary": (pa.large_binary(),),
 }
 _TIMES = ("date", "timestamp")
+_EXAMPLE = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 def find_day_order(values: pa.Array, column: Column, spelling: Spelling) -> str:
@@ -82,6 +84,9 @@ def explain_misfit(value: Any, column: Column, spelling: Spelling, first: str = 
     right = _RIGHT.get(name)
     if right and name in ("float", "double", "decimal"):
         right = right.replace(".", spelling.decimal).replace("1284", f"1{spelling.thousands}284")
+    if right and name in _TIMES:
+        own = [_EXAMPLE.strftime(f) for f in spelling.formats if ("%M" in f) == (name == "timestamp")]
+        right = f"{right.rpartition(' ')[0]} {' or '.join(own)}" if own else right
     what = f"{shown}, not a valid {column.type}.{f' Expected: {right}.' if right else ''}"
     if not isinstance(value, bytes):
         return what

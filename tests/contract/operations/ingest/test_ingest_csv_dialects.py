@@ -93,8 +93,8 @@ def test_days_that_there_are_not_and_times_in_dates_are_refused_and_say_what_is_
     land_text(tmp_path, "a.csv", data)
     take(pipeline)
     assert [entry["detail"] for entry in quarantined(pipeline)] == [
-        "`day` is '31.02.2026', not a valid date. Expected: a date such as 2026-01-31.",
-        "`day` is '01.02.2026 08:00', not a valid date. Expected: a date such as 2026-01-31.",
+        "`day` is '31.02.2026', not a valid date. Expected: a date such as 31.01.2026.",
+        "`day` is '01.02.2026 08:00', not a valid date. Expected: a date such as 31.01.2026.",
         "`amount` is '1,284.60', not a valid decimal(8,2). "
         "Expected: a number such as 1284.60, with no more digits than the type has. "
         'To read it, set `thousands: ","` under `source`.',

@@ -369,6 +369,11 @@ def test_the_command_line(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -
     assert whole["made_by"] == whole["changes"][2]
     assert whole["kept"][0]["present"] is True
     assert "not there\n" in call("accounts", "id=2").stdout
+    fold(pipeline, "run-3")
+    put(pipeline, [{"id": 11, "text": "b"}])
+    fold(pipeline, "run-4")
+    kept = call("accounts", "id=1").stdout.partition("in kept snapshots:")[2]
+    assert [line.split()[0] for line in kept.splitlines() if "there, row" in line] == ["1", "2", "3-4"]
     assert "deleted by delete of order" in call("accounts", "id=2").stdout
     never = call("accounts", "id=777")
     assert never.exit_code == 4

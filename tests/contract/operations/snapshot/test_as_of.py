@@ -377,7 +377,10 @@ def test_a_squashed_run_serves_only_instants_outside_of_it(pipeline: Pipeline) -
 
 def test_changes_without_a_time_are_refused_by_name(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 9, "text": "?", "_ts": None}])
-    assert kept_as_of(pipeline, day(7), "b7").error_code == "AS_OF_NO_TIMES"
+    put(pipeline, [{"id": id_, "text": "?", "_ts": None} for id_ in (9, 10)])
+    refused = kept_as_of(pipeline, day(7), "b7")
+    assert refused.error_code == "AS_OF_NO_TIMES"
+    assert refused.message.startswith("[AS_OF_NO_TIMES] 3 changes of `accounts`")
     cycle(pipeline, "run-3")
     assert kept_as_of(pipeline, day(7), "b7").error_code == "AS_OF_NO_TIMES"
     assert pipeline.ledger("accounts").read().as_of_attempts == ()
