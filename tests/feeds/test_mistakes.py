@@ -516,13 +516,14 @@ def test_14_a_run_was_killed_behind_its_snapshot(person: Person, verb: str) -> N
     assert len(person.rows()) == 2
 
 
-def test_16_somebody_else_writes_into_the_table(person: Person) -> None:
+@pytest.mark.parametrize("asked", ["run orders", "check verify orders --quick"])
+def test_16_somebody_else_writes_into_the_table(person: Person, asked: str) -> None:
     before = person.rows()
     DeltaTable(str(person.folder / "var/store/tables/orders")).delete("order_id = 1")
     person.land("orders/o2.csv", HEAD + "I,3,Eve,1.00,2026-11-01 09:00:00\n")
     done = person.call("run", "orders")
     assert "[FOREIGN_COMMIT]" in done.output, done.output
-    command = next(text for text in CODED.findall(done.output) if "--reconcile" in text)
+    command = next(text for text in CODED.findall(person.call(*asked.split()).output) if "--reconcile" in text)
     told = person.follow_command(command)
     assert told.exit_code == 0, told.output
     assert [row["order_id"] for row in person.rows()] == [*(row["order_id"] for row in before), 3]

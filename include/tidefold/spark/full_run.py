@@ -13,6 +13,7 @@ from tidefold.operations.inspect.status import explain_left_out
 from tidefold.operations.requests import FEW_LOGS, PointInTime, SnapshotRequest, has_nothing_to_fold
 from tidefold.operations.sets.confirm import confirm_logs, confirm_past
 from tidefold.operations.snapshot.abort import abort
+from tidefold.operations.snapshot.confirm import publish_waiting
 from tidefold.spark.steps import AnyStep, IngestStep, MaterializeStep, QualityStep
 
 # The log has everything up to the error, and that is folded.
@@ -54,6 +55,10 @@ class FullRun:
             if len(logs) > FEW_LOGS
             else []
         )
+
+        if self.reconcile:  # A snapshot that waits behind a commit of another program would stop the next one.
+            waiting = [one.log for one in states if one and one.latest and not one.latest.published]
+            self._record("publish", for_each_log(waiting, lambda log: publish_waiting(self.pipeline, log)))
 
         def work() -> None:
             ingested = self._ingest([log for log in logs if log not in staged], idle)

@@ -120,6 +120,12 @@ def test_the_hint_names_both_orders_of_day_and_month_unless_a_value_decides(
     assert (UNCLEAR in text) == (len(ways) == 2)
 
 
+@pytest.mark.parametrize(("formats", "value"), [(("%d/%m/%Y %H:%M",), "29/03/2026 02:30"), ((), "2026-03-29 02:30:00")])
+def test_a_time_that_the_clocks_skipped_needs_no_other_format(formats: tuple[str, ...], value: str) -> None:
+    text = explain_misfit(value.encode(), Column("at", "timestamp"), Spelling(formats, time_zone="Europe/Berlin"))
+    assert text == f"`at` is '{value}', in an hour that the clocks of Europe/Berlin skipped."
+
+
 @pytest.mark.parametrize(
     ("used", "value"),
     [

@@ -6,8 +6,10 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
 
 import typer
 
@@ -17,7 +19,7 @@ from tidefold.domain.wording import count_noun
 from tidefold.errors import NotFoundError, RefusedError, TidefoldError
 
 if TYPE_CHECKING:
-    from tidefold.config import Config, SetConfig
+    from tidefold.config import Config, LogConfig, SetConfig
     from tidefold.operations.ground.pipeline import Pipeline
 
 # The columns, key and order of a log that has data are in its ledger.
@@ -274,11 +276,22 @@ def find_coarse_orders(config: Config) -> list[str]:
             why = "lies inside the key, so all changes of a key have one order"
         elif all(types[name] == "date" for name in shape.column_order):
             why = "is a date, so changes of one day have one order"
+        elif types[shape.column_order[0]] == "timestamp" and (zone := _find_changing_zone(log)):
+            why = f"without a zone is the time of {zone}: in the hour that its clocks show twice, the first pass counts"
+            warnings.append(f"logs.{log.id}.order: `{named}` {why}. Let the source write UTC, or order by a counter.")
+            continue
         else:
             continue
         hint = f"The later arrival counts. If names of files have a time, set `order: [{named}, file]`."
         warnings.append(f"logs.{log.id}.order: `{named}` {why}. {hint}")
     return warnings
+
+
+def _find_changing_zone(log: LogConfig) -> str:
+    """Returns the time zone of times without one if its clocks change; empty: they do not."""
+    name = str(log.feed.options.get("time_zone") or "UTC") if log.feed else "UTC"
+    offsets = {datetime(2026, month, 1, tzinfo=ZoneInfo(name)).utcoffset() for month in range(1, 13)}
+    return name if len(offsets) > 1 else ""
 
 
 def find_growing_copies(config: Config) -> list[str]:

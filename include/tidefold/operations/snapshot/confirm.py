@@ -82,6 +82,14 @@ def confirm(pipeline: Pipeline, log: str, wanted: Confirmation = Confirmation())
     return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(ledger.read(), chosen.id))
 
 
+def publish_waiting(pipeline: Pipeline, log: str) -> Outcome:
+    """Publishes a snapshot that a commit of another program stopped, and replaces the files of that commit."""
+    rolled = roll_forward(pipeline, log, reconcile=True)
+    if rolled is None:
+        return Outcome(log, Status.NOTHING, "no snapshot waits to be published")
+    return _outcome(log, Status.PUBLISHED, transitions.require_snapshot(pipeline.ledger(log).read(), rolled))
+
+
 def require_no_override(logs: Sequence[str], override: Override | None) -> None:
     """Raises RefusedError (NOTHING_TO_OVERRIDE) if somebody overrides the gate, but no snapshot waits.
 

@@ -280,6 +280,12 @@ def _hint(state: LogState, damage: Damage, lost: set[int]) -> str:
     if not whole:
         return "No snapshot is complete without it: restore the file from a backup."
     newest = whole[-1]
+    if newest.published and newest == state.latest and wanted < newest.id:
+        later = sum(one.id > wanted for one in whole)
+        return (
+            f"No good copy is left. Readers see snapshot {newest.id}, which is whole. With `retention: {{snapshots: "
+            f"{later}}}`, `tidefold retain subsume {state.log}` retires the older ones that are not."
+        )
     position = "replay" if newest.to_sqn >= state.truncated_to else "skip"
     return (
         f"No good copy is left. `tidefold check drill {state.log} {wanted}` tries whether an older snapshot and the "

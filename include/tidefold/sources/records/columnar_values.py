@@ -94,6 +94,8 @@ def explain_misfit(value: Any, column: Column, spelling: Spelling, first: str = 
         return f"{shown}, not a whole number of {column.encoding} since 1970."
     if name == "timestamp" and re.fullmatch("[0-9]{1,18}", text) and (unit := find_unit(int(text), int(text))):
         return f"{what} To read it, set `{column.name}: {{type: timestamp, encoding: {unit}}}` under `columns`."
+    if name == "timestamp" and " in no hour of " in in_normal_form(pa.array([text]), name, spelling)[0].as_py():
+        return f"{shown}, in an hour that the clocks of {spelling.time_zone} skipped."
     formats = find_formats(text, column.type, first) if name in _TIMES else []
     if against := _find_contradicted(text, spelling.formats, formats):
         return f"{shown}, {_explain_swapped(against)}"

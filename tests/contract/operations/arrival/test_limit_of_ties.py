@@ -81,3 +81,7 @@ def test_validate_warns_of_orders_that_often_tie(tmp_path: Path) -> None:
     assert "logs.day.order: `day` is a date" in said
     assert "logs.inside.order: `n` lies inside the key" in said
     assert "logs.right" not in said
+    local = {"local": "key: [id]\ncolumns: {id: long, at: timestamp}\norder: [at]"}
+    for zone, twice in {"Europe/Berlin": True, "Etc/GMT-1": False}.items():
+        landing = Landing.make(tmp_path / zone, local, f"format: csv, time_zone: {zone}")
+        assert (f"`at` without a zone is the time of {zone}" in landing.call("validate").output) is twice

@@ -223,6 +223,19 @@ def test_where_no_good_copy_is_left_the_newest_whole_snapshot_is_named(pipeline:
     assert "`tidefold restore accounts 1 --log-position replay`" in damage["hint"]
 
 
+def test_an_older_snapshot_without_a_good_copy_is_retired_while_readers_see_a_whole_one(pipeline: Pipeline) -> None:
+    [first, second] = pipeline.ledger("accounts").read().snapshots
+    kept = {file.name for file in read_manifest(pipeline.store, "accounts", second).files}
+    name = next(f.name for f in read_manifest(pipeline.store, "accounts", first).files if f.name not in kept)
+    harm(full(pipeline, own(1, name)), "altered")
+    [damage] = found(pipeline)
+    assert damage["snapshots"] == [1]
+    assert "Readers see snapshot 2, which is whole. With `retention: {snapshots: 1}`" in damage["hint"]
+    kept_one = CONFIG.replace("store: store\n", "store: store\nretention: {snapshots: 1}\n")
+    assert subsume(make_pipeline(pipeline.config.path.parent, kept_one), "accounts").status == "subsumed"
+    assert found(pipeline) == []
+
+
 def test_a_staged_snapshot_that_is_damaged_is_to_be_aborted(pipeline: Pipeline) -> None:
     put(pipeline, [{"id": 8, "text": "c"}])
     materialize(pipeline, ["accounts"], Fold("run-3"), in_process)
