@@ -135,6 +135,18 @@ def of_landing(tmp_path: Path, place: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["validate", "--online", "-c", str(tmp_path / "tidefold.yaml"), *arguments])
 
 
+def test_an_error_stands_alone_and_a_warning_is_told_once(tmp_path: Path) -> None:
+    """Fault: warnings were printed before the error, and a missing folder twice."""
+    (tmp_path / "here").touch()
+    failed = of_landing(tmp_path, "landing/later")
+    assert failed.stderr.startswith("error [")
+    assert "warning" not in failed.stderr
+    (tmp_path / "here").unlink()
+    fine = of_landing(tmp_path, "landing/later")
+    assert fine.stderr.count("landing/later") == 1
+    assert f"warning: accounts: the landing folder {tmp_path}/landing/later does not exist yet." in fine.stderr
+
+
 def test_landing_places_are_listed(s3: S3Bucket, tmp_path: Path) -> None:
     """Fault: a landing place in a bucket that does not exist was found valid."""
     failed = of_landing(tmp_path, "s3://no-such-bucket/a")

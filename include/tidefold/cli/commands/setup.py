@@ -86,9 +86,10 @@ def validate(
     """Check the configuration; --online: store and landing places too.
 
     Needs no store without --online. Reports each mistake with file, line, key and the allowed values. Reads landed
-    files of this machine as a new log would: of each layout the newest file, among the 20 newest. With --online,
-    tidefold compares each log with its ledger. It writes, reads, lists, copies and deletes small files in the store. It
-    also checks that the store refuses a second write under the same name, and that each landing place can be listed.
+    files of this machine as the next run would: of each layout the newest file, among the 20 newest. Ingested files are
+    left out; a store elsewhere is asked for them only with --online. With --online, tidefold compares each log with its
+    ledger. It writes, reads, lists, copies and deletes small files in the store. It also checks that the store refuses
+    a second write under the same name, and that each landing place can be listed.
 
     Example: tidefold validate -c tidefold.yaml --online
 
@@ -105,9 +106,13 @@ def validate(
 
     config = load_config(terminal.config_path)
     check_suites(config)
+    # Warnings come after what fails.
+    with trying_addresses():
+        asked, store_lines, unlisted = _check_store(terminal) if online else ({}, [_UNASKED], [])
     warnings = [
         *missing_folders(config),
-        *map(str, find_misfits(config, local=True)),
+        *unlisted,
+        *map(str, find_misfits(config, local=not online)),
         *find_missing_topics(config),
         *find_idle_settings(config),
         *find_coarse_orders(config),
@@ -117,16 +122,9 @@ def validate(
         terminal.note(f"warning: {warning}")
     sets = [_describe_set(one) for one in config.sets.values()]
     data = {"valid": True, "config": str(config.path), "logs": list(config.logs), "sets": sets, "warnings": warnings}
-    with trying_addresses():
-        asked, store_lines = _check_store(terminal) if online else ({}, [])
     lines = [line for one in config.sets.values() for line in _set_lines(one)]
-    terminal.result(
-        {**data, **asked},
-        f"{terminal.config_path} is valid.",
-        *(store_lines if online else [_UNASKED]),
-        log_table(config.logs.values()),
-        *lines,
-    )
+    parts = [f"{terminal.config_path} is valid.", *store_lines, log_table(config.logs.values()), *lines]
+    terminal.result({**data, **asked}, *parts)
 
 
 def _describe_set(one: SetConfig) -> dict[str, Any]:
@@ -145,7 +143,8 @@ def _set_lines(one: SetConfig) -> list[str]:
     return [*lines, *([f"  may be empty: {', '.join(one.may_be_empty)}"] if one.may_be_empty else [])]
 
 
-def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
+def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Returns what is known of the store, the lines about it, and warnings."""
     from tidefold.storage.identity import probe, read_identity
 
     pipeline = terminal.pipeline()
@@ -153,20 +152,21 @@ def _check_store(terminal: Terminal) -> tuple[dict[str, Any], list[str]]:
     done, store_id = probe(store), read_identity(store)
     for log in pipeline.config.logs:
         _check_columns(pipeline, log)
-    lines = [f"The store {store.address} passed: {', '.join(done)}.", *_check_landing(terminal, pipeline.config)]
+    landing_lines, warnings = _check_landing(pipeline.config)
+    lines = [f"The store {store.address} passed: {', '.join(done)}.", *landing_lines]
     if store_id and not pipeline.config.store_id:
         lines.append(f"Add this line, so that tidefold refuses an empty store or another one: `store_id: {store_id}`")
-    return {"store": store.address, "done": done, "store_id": store_id}, lines
+    return {"store": store.address, "done": done, "store_id": store_id}, lines, warnings
 
 
-def _check_landing(terminal: Terminal, config: Config) -> Iterator[str]:
-    """Yields what was looked at. Warns of places that have nothing yet. Raises TidefoldError for the first that fails.
+def _check_landing(config: Config) -> tuple[list[str], list[str]]:
+    """Returns what was looked at, and a warning for each place elsewhere that has nothing yet.
 
-    The doctor looks at topics and tables.
+    Raises TidefoldError for the first that fails. The doctor looks at topics and tables.
     """
     from tidefold.sources.landing.folders import folder_at
 
-    listed, others = [], []
+    listed, others, warnings = [], [], []
     for log in config.logs.values():
         if not log.landing or log.topic:
             others.append(log.id)
@@ -175,14 +175,15 @@ def _check_landing(terminal: Terminal, config: Config) -> Iterator[str]:
             next(iter(folder_at(log.landing).list_files()), None)
             listed.append(log.id)
         except NotFoundError as error:
-            terminal.note(f"warning: {log.id}: {error.message} Next: {error.hint}")
+            if "://" in log.landing:  # `missing_folders` names those of this machine.
+                warnings.append(f"{log.id}: {error.message} Next: {error.hint}")
         except TidefoldError as error:
             message = f"The landing place of {log.id} failed: {error.message}"
             raise type(error)(error.code, message, hint=error.hint) from error
-    if listed:
-        yield f"Landing places that can be listed: {', '.join(listed)}."
+    lines = [f"Landing places that can be listed: {', '.join(listed)}."] if listed else []
     if others:
-        yield f"Not looked at, as no files land: {', '.join(others)}. `tidefold check doctor` looks at topics."
+        lines.append(f"Not looked at, as no files land: {', '.join(others)}. `tidefold check doctor` looks at topics.")
+    return lines, warnings
 
 
 def _check_columns(pipeline: Pipeline, log: str) -> None:

@@ -1,9 +1,10 @@
-"""Reads landed files of each log as a run would, one of each layout, to find misfits. Writes nothing."""
+"""Reads landed files that the next run of each log would read, one of each layout, to find misfits. Writes nothing."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,13 +15,15 @@ from tidefold.config.models.log import LogConfig
 from tidefold.domain.log_state import LogState
 from tidefold.domain.wording import count_noun
 from tidefold.errors import TidefoldError
+from tidefold.ledger import Ledger
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
 from tidefold.sources.api import Source, UnfitFileError, source_of
 from tidefold.sources.feed import Feed
 from tidefold.sources.landing.listing import LandedFile, open_landed
-from tidefold.sources.landing.plan import FileTask
+from tidefold.sources.landing.plan import newest_files, plan_files
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.quarantine.writer import FirstRefusal
+from tidefold.storage import open_store
 
 # More of a file, the files of more logs, or more files of a log would take too long.
 _MOST_BYTES, _MOST_LOGS, _MOST_FILES = 1 << 20, 100, 20
@@ -42,27 +45,42 @@ class LandedMisfit:
 
 
 def find_misfits(config: Config, *, local: bool = False) -> list[LandedMisfit]:
-    """Reads the newest file of each layout of each log. `local`: only folders of this machine."""
+    """Reads the newest file of each layout of each log, without what its ledger has ingested.
+
+    local: only folders of this machine. A store elsewhere is not asked, and its logs count as new.
+    """
     logs = [log for log in config.logs.values() if log.landing and not (local and "://" in log.landing)]
-    return [misfit for log in logs[:_MOST_LOGS] for misfit in _try_log(log)]
+    asks = not (local and "://" in config.store.removeprefix("file://"))
+    return [misfit for log in logs[:_MOST_LOGS] for misfit in _try_log(log, _find_state(config, log, asks=asks))]
 
 
-def _try_log(log: LogConfig) -> Iterator[LandedMisfit]:
+def _find_state(config: Config, log: LogConfig, *, asks: bool) -> LogState:
+    if asks:
+        with suppress(TidefoldError):  # The check `ingest` reports a ledger that cannot be read.
+            return replace(
+                Ledger(open_store(config.store, config.path.parent), log.id).peek(log.shape), shape=log.shape
+            )
+    return LogState(log.id, log.shape)
+
+
+def _try_log(log: LogConfig, state: LogState) -> Iterator[LandedMisfit]:
     assert log.feed is not None
-    # What was loaded lies in the store, which is not asked here.
+    # What was loaded lies in the store, which may not be asked.
     feed = replace(log.feed, options={name: value for name, value in log.feed.options.items() if name != "loaded"})
     try:
         source = source_of(feed)
-        listing = source.listing(LogState(log.id, log.shape))
+        listing = source.listing(state)
     except TidefoldError:
         return  # The check `landing` reports what cannot be read.
     # The check `landing` reports links.
     unread = [problem for problem in listing.problems if problem.code != "LANDED_LINK"]
     yield from (_of_problem(log.id, problem) for problem in unread[:1])
-    files = [file for file in listing.files if file.size > 0 and (file.size <= _MOST_BYTES or _has_lines(feed, file))]
+    taken = {entry.name: entry.length for entry in state.landed if entry.complete}
+    waiting = [file for file in listing.files if file.size > 0 and taken.get(file.name) != file.size]
+    files = [file for file in waiting if file.size <= _MOST_BYTES or _has_lines(feed, file)]
     newest = sorted(files, key=lambda one: one.stamp.changed)[-(1 if "://" in feed.path else _MOST_FILES) :]
     for file in {_layout_of(feed, file): file for file in newest}.values():
-        if misfit := _try_file(log, source, file):
+        if misfit := _try_file(log, source, file, state):
             yield misfit
 
 
@@ -88,17 +106,20 @@ def _layout_of(feed: Feed, file: LandedFile) -> tuple[str, object]:
     return letters, names or (line.count(feed.options["delimiter"].encode()) if is_row else line)
 
 
-def _try_file(log: LogConfig, source: Source, file: LandedFile) -> LandedMisfit | None:
+def _try_file(log: LogConfig, source: Source, file: LandedFile, state: LogState) -> LandedMisfit | None:
     try:
-        ending = source.ending(file, 0)
-        if ending.problem:
-            return _of_problem(log.id, ending.problem)
-        until = ending.complete
-        if until > _MOST_BYTES:
+        endings = {one.name: source.ending(one, taken) for one, taken in newest_files([file], state)}
+        plan = plan_files([file], endings, state)
+        if plan.problems or not plan.take:
+            return _of_problem(log.id, plan.problems[0]) if plan.problems else None
+        [task] = plan.take
+        if task.until > _MOST_BYTES:
             with open_landed(file) as stream:
-                until = stream.read(_MOST_BYTES).rfind(b"\n") + 1
+                task = replace(task, until=stream.read(_MOST_BYTES).rfind(b"\n") + 1)
+            if task.until <= task.begin:
+                return None
         with FirstRefusal() as refusals:
-            account = source.parse(FileTask(file, until), log.shape, refusals).account
+            account = source.parse(task, log.shape, refusals).account
     except UnfitFileError as unfit:
         return _of_problem(log.id, unfit.problem)
     except (TidefoldError, OSError):

@@ -126,6 +126,23 @@ def test_refused_rows_are_listed_by_place_and_the_first_is_named(pipeline: Pipel
     assert [one.line for one in show_refused(pipeline, "items", None, 1)[0]] == [2]
 
 
+def test_a_sample_has_only_what_the_next_run_would_read(pipeline: Pipeline, tmp_path: Path) -> None:
+    """Fault: validate and doctor warned for ever of refused rows of files that were ingested or settled."""
+    grows = land_text(tmp_path, "a.csv", HEAD + "1,a,1\nz,c,3\n")
+    assert len(find_misfits(pipeline.config)) == 1
+    ingest_items(pipeline)
+    assert find_misfits(pipeline.config) == []
+    land_text(tmp_path, "b.csv", HEAD + "y,b,2\n")
+    grows.write_text(HEAD + "1,a,1\nz,c,3\n4,d,4\nx,e,5\n")
+    refused = {misfit.message.partition(". The")[0] for misfit in find_misfits(pipeline.config, local=True)}
+    told = ("1 of 2 records of `a.csv`", "1 of 1 record of `b.csv`")
+    assert refused == {f"a run would refuse {one}" for one in told}
+    ingest_items(pipeline)
+    assert find_misfits(pipeline.config, local=True) == []
+    grows.write_text(HEAD + "1,a,1\n")
+    assert ingest_items(pipeline).error_code == "LANDED_CHANGED"
+
+
 def test_a_copy_names_the_file_that_was_ingested_before(pipeline: Pipeline, tmp_path: Path) -> None:
     land_text(tmp_path, "a.csv", HEAD + "1,a,1\n")
     land_text(tmp_path, "b.csv", HEAD + "2,a,1\n")
