@@ -82,22 +82,35 @@ def test_explain_prints_the_plan_and_changes_nothing(pipeline: Pipeline, made: B
     [file, *_] = sorted(files_of(pipeline, 2), key=lambda f: f.key_groups)
     (copy_of(pipeline, 2) / "_data" / file.name).unlink()
     before = contents(made.work)
-    done = call("restore", LOG, "2", "--log-position", "replay", "--dry-run")
+    replay = ("restore", LOG, "2", "--log-position", "replay", "--dry-run")
+    done = call(*replay, "--limit", "1")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    would = "would restore snapshot 2 as 4 in 4 buckets, 2 ways each at most"
+    would = f"would restore snapshot 2 as 4: {len(SECOND)} rows in 4 buckets"
     assert lines[0] == f"accounts: planned: {would}; folded again by the next run: change set 3"
     assert lines[1] == "  accounts: key groups 0 to 3:"
     assert lines[2].startswith(f"  accounts:   {file.name}, ")
     assert lines[3] == f"  accounts:     local:accounts/0000000002/_data/{file.name}: missing"
     assert lines[4].startswith(f"  accounts:     store:tables/accounts/_data/{file.name}: there, ")
     assert lines[6].startswith("  accounts:   else snapshot 1 and the change set 2, ")
-    assert re.fullmatch(r"  accounts: in all \d+ files, [\d.]+ kB to read", lines[-1])
-    said = call_json("restore", LOG, "2", "--log-position", "replay", "--dry-run")
+    assert done.stdout.count("key groups") == 1
+    short = call(*replay).stdout.splitlines()
+    assert short == [lines[0], *lines[-3:]], "no list of files unless somebody asks"
+    assert re.fullmatch(
+        r"  accounts: would read: 3 files \([\d.]+ kB\) from local copies, 1 file \([\d.]+ k?B\) from the store",
+        short[1],
+    )
+    assert short[2] == f"  accounts: would write to: {pipeline.store.address}/snapshots/accounts/0000000004"
+    assert short[3] == "  accounts: --limit 4 lists the files of 4 buckets"
+    assert "lists the files" not in call(*replay, "--limit", "4").stdout
+    said = call_json(*replay)
     assert len(said["outcomes"][0]["facts"]["buckets"]) == 4
     refused = call("restore", LOG, "9", "--log-position", "replay", "--dry-run")
     assert (refused.exit_code, "[SNAPSHOT_UNKNOWN]" in refused.stderr) == (4, True)
     assert contents(made.work) == before
+    spoil(pipeline, 2, "missing", {file.name})
+    [line] = [line for line in call(*replay).stdout.splitlines() if "would read" in line]
+    assert re.search(r"3 files .* local copies, other sources for 1 file \(\d+ B\) without a whole copy$", line)
 
 
 def test_to_another_place(pipeline: Pipeline, tmp_path: Path) -> None:

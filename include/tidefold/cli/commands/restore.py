@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,6 +30,9 @@ LogPosition = Annotated[
         "for good, replay lets the next run fold them again. carry: as replay, and those of a tail wait, too.",
     ),
 ]
+MaxBuckets = Annotated[
+    int, typer.Option("--limit", help="With --dry-run: maximum number of buckets whose files to list.", min=0)
+]
 
 
 def restore(
@@ -39,6 +43,7 @@ def restore(
     run: RunId = None,
     takeover: Takeover = False,
     dry_run: DryRun = False,
+    limit: MaxBuckets = 0,
     of_set: OfSet = None,
     version: VersionNumber = None,
 ) -> int:
@@ -56,8 +61,9 @@ def restore(
 
     tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
     file from an older snapshot and the log. The checksum must match, and the outcome names the source of each file.
-    --dry-run prints this plan and changes nothing. --set with --version restores all tables of a set at one point; one
-    confirm publishes them together. tidefold move export writes the rows as a separate Delta table instead.
+    --dry-run prints what it would read and write, and changes nothing; --limit also lists files. --set with --version
+    restores all tables of a set at one point; one confirm publishes them together. tidefold move export writes the rows
+    as a separate Delta table instead.
 
     Example: tidefold restore accounts 12 --log-position stay
 
@@ -75,15 +81,18 @@ def restore(
         if snapshot is None:
             raise InvalidInputError("SNAPSHOT_MISSING", "A restore needs the id of a snapshot.")
         request = Restore(run_id(run), RestorePoint(snapshot, log_position), takeover, by=by)
-        return _restore(terminal, pipeline, request, name, dry_run)
+        return _restore(terminal, pipeline, request, name, limit if dry_run else None)
     if version is None:
         hint = f"`tidefold set show {name}` lists the versions."
         raise InvalidInputError("SET_VERSION_MISSING", "The restore of a set needs --version.", hint=hint)
     whole = RestoreSet(run_id(run), name, version, takeover, log_position, by)
-    return _restore(terminal, pipeline, whole, name, dry_run)
+    return _restore(terminal, pipeline, whole, name, limit if dry_run else None)
 
 
-def _restore(terminal: Terminal, pipeline: Pipeline, request: Restore | RestoreSet, name: str, dry_run: bool) -> int:
+def _restore(
+    terminal: Terminal, pipeline: Pipeline, request: Restore | RestoreSet, name: str, limit: int | None
+) -> int:
+    """Restores. limit: prints the plan only, with the files of so many buckets; None: no dry run."""
     from tidefold.cli.spark_submit import run_step
     from tidefold.operations.restore.restore import Restore, explain
     from tidefold.operations.sets.read import find_set
@@ -91,11 +100,11 @@ def _restore(terminal: Terminal, pipeline: Pipeline, request: Restore | RestoreS
     from tidefold.spark.steps import MaterializeStep
 
     logs = [pipeline.log(name).id] if isinstance(request, Restore) else find_set(pipeline, name).logs
-    if dry_run:
+    if limit is not None:
         outcomes = (
             [explain(pipeline, logs[0], request)] if isinstance(request, Restore) else explain_set(pipeline, request)
         )
-        return print_outcomes(terminal, outcomes, below=plan_lines)
+        return print_outcomes(terminal, outcomes, below=partial(plan_lines, limit=limit))
 
     def stage(logs: Sequence[str]) -> list[Outcome]:
         return run_step(terminal, pipeline, MaterializeStep(request), logs)

@@ -17,10 +17,11 @@ from tidefold.operations.ground.run_endings import RunEnding, ending_of
 if TYPE_CHECKING:
     from tidefold.compute.runners import Runner
     from tidefold.domain.verify.expected_files import Damage
-    from tidefold.operations.restore.restore import BucketPlan, WayPlan
+    from tidefold.operations.restore.restore import BucketPlan, RestorePlanDetails, WayPlan
 
 _SECONDS = 5.0
 _LINES = 20
+_PLACES = {"local": "local copies", "store": "the store", "external": "outside of the store"}
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
@@ -185,17 +186,17 @@ def read_lines(details: Details) -> Iterator[str]:
     read = details.read if isinstance(details, ReadDetails) else None
     if not isinstance(details, ReadDetails) or read is None:
         return
-    places = {"local copies": read.local, "the store": read.store, "outside of the store": read.external}
-    parts = [
-        f"{count_noun(part.files, 'file')} ({in_units(part.bytes)}) from {place}"
-        for place, part in places.items()
-        if part.files
-    ]
+    places = {place: getattr(read, tier) for tier, place in _PLACES.items()}
+    parts = [_from(part.files, part.bytes, place) for place, part in places.items() if part.files]
     if read.older:
         parts.append(f"{count_noun(len(read.older), 'bucket')} made from {_older_names(read.older)}")
     yield f"read: {', '.join(parts) or 'nothing'}"
     failed = [*(details.manifests or ()), *read.failed]
     yield from _limit_lines(f"not usable: {one.place}: {one.why} ({one.seconds:.2f} s)" for one in failed)
+
+
+def _from(files: int, size: int, place: str) -> str:
+    return f"{count_noun(files, 'file')} ({in_units(size)}) from {place}"
 
 
 def print_restored(terminal: Terminal, outcomes: Sequence[Outcome], *, after: str = "") -> int:
@@ -216,10 +217,10 @@ def _older_names(older: Mapping[str, int | None]) -> str:
     return f"{' and '.join(names)}{' and the log after it' if ids else ''}"
 
 
-def plan_lines(outcome: Outcome) -> Iterator[str]:
-    """Yields the lines of each bucket: its files, their places in the order of the tries, then older snapshots.
+def plan_lines(outcome: Outcome, limit: int) -> Iterator[str]:
+    """Yields from where and to where a restore goes.
 
-    The buckets of the first files are listed. The last line counts the files of all.
+    limit: of so many buckets the files, their places in the order of the tries, then older snapshots.
     """
     from tidefold.operations.restore.restore import RestorePlanDetails
 
@@ -228,16 +229,26 @@ def plan_lines(outcome: Outcome) -> Iterator[str]:
         return
     for one in plan.manifests:
         yield f"not usable: {one.place}: {one.why}"
+    for bucket in plan.buckets[:limit]:
+        yield from _bucket_lines(bucket)
+    yield f"would read: {', '.join(_first_sources(plan)) or 'nothing'}"
+    yield f"would write to: {plan.target}"
+    if limit < (count := len(plan.buckets)):
+        yield f"--limit {count} lists the files of {count_noun(count, 'bucket')}"
+
+
+def _first_sources(plan: RestorePlanDetails) -> Iterator[str]:
+    """Yields where the files of the first way of each bucket are, and which of them are nowhere whole."""
     firsts = [way for bucket in plan.buckets for way in bucket.ways[:1]]
-    shown, files = 0, 0
-    while shown < len(plan.buckets) and files < _LINES:
-        yield from _bucket_lines(plan.buckets[shown])
-        files += sum(len(way.files) for way in plan.buckets[shown].ways[:1])
-        shown += 1
-    if shown < len(plan.buckets):
-        yield f"and {count_noun(len(plan.buckets) - shown, 'more bucket')}; --format json lists them all"
-    files, size = sum(len(way.files) for way in firsts), sum(one.bytes for way in firsts for one in way.files)
-    yield f"in all {count_noun(files, 'file')}, {in_units(size + sum(way.change_bytes for way in firsts))} to read"
+    sizes: dict[str, list[int]] = {tier: [] for tier in (*_PLACES, "")}
+    for file in (file for way in firsts for file in way.files):
+        good = next((place.place for place in file.places if place.found == "there"), "")
+        sizes[good.partition(":")[0]].append(file.bytes)
+    yield from (_from(len(sizes[tier]), sum(sizes[tier]), place) for tier, place in _PLACES.items() if sizes[tier])
+    if changes := sum(way.change_bytes for way in firsts):
+        yield f"{in_units(changes)} of changes"
+    if gone := sizes[""]:
+        yield f"other sources for {count_noun(len(gone), 'file')} ({in_units(sum(gone))}) without a whole copy"
 
 
 def _bucket_lines(bucket: BucketPlan) -> Iterator[str]:

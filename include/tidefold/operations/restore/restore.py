@@ -158,6 +158,7 @@ class RestorePlanDetails(Details):
 
     `new_id`: the id that the restored snapshot gets; `as` in the JSON output.
     `because`: why it is of this kind.
+    `target`: the folder that it would write to.
     `manifests`: places of the manifest that could not be read.
     """
 
@@ -166,6 +167,7 @@ class RestorePlanDetails(Details):
     new_id: int
     kind: SnapshotKind
     because: str
+    target: str
     from_sqn: int
     to_sqn: int
     manifests: Sequence[FailedRead]
@@ -190,14 +192,17 @@ def explain(pipeline: Pipeline, log: str, request: Restore) -> Outcome:
         new_id=claimed.id,
         kind=claimed.kind,
         because=claimed.kind_reason,
+        target=f"{pipeline.store.address}/{data_folder(log, claimed.kind, claimed.id)}",
         from_sqn=claimed.from_sqn,
         to_sqn=claimed.to_sqn,
         manifests=find_failed_reads(planned.restored.unread if planned.restored else ()),
         buckets=buckets,
     )
-    ways = max((len(bucket.ways) for bucket in buckets), default=0)
-    message = f"would restore snapshot {request.point.snapshot} as {claimed.id} in {count_noun(len(buckets), 'bucket')}"
-    message += f", {count_noun(ways, 'way')} each at most{_describe_later(request.point.mode, planned.restored)}"
+    rows = "" if planned.expected_rows is None else f"{count_noun(planned.expected_rows, 'row')} in "
+    message = (
+        f"would restore snapshot {request.point.snapshot} as {claimed.id}: {rows}{count_noun(len(buckets), 'bucket')}"
+    )
+    message += _describe_later(request.point.mode, planned.restored)
     return Outcome(log, Status.PLANNED, message, details=details)
 
 
