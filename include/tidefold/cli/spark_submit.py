@@ -30,6 +30,7 @@ from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.spark import local_server
 from tidefold.spark.connect import run_patiently
 from tidefold.spark.dispatch import run_without_spark
+from tidefold.spark.jars import require_spark
 from tidefold.spark.request import Request, make_argument
 from tidefold.spark.result_file import read_outcomes
 from tidefold.spark.steps import AnyStep
@@ -199,6 +200,7 @@ class SparkApplication(AbstractContextManager["SparkApplication"]):
             self._terminal.note(f"{step.name}: the same Spark application continues with {', '.join(logs)}")
             self._job.send(request)
         else:
+            require_spark()
             require_java()
             output = name_file(config.path.parent / "var" / "log", step, ".log")
             self._terminal.note(f"{step.name}: starting Spark for {', '.join(logs)}; its output goes to {output}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tidefold.compute.spark_versions import find_spark, find_version, require_version
 from tidefold.errors import NotFoundError, StorageError
-from tidefold.installation import PACKAGE, jar_folder
+from tidefold.installation import PACKAGE, SPARK_SUBMIT, jar_folder
 
 _IVY = """\
 <ivy-module version="2.0"><info organisation="tidefold" module="jars"/><dependencies>{jars}</dependencies></ivy-module>
@@ -100,7 +100,7 @@ def s3_folder() -> Path:
 def _require(jars: Sequence[Path], what: str = "") -> list[str]:
     missing = [jar.name for jar in jars if not jar.exists()]
     if missing:
-        _find_spark_package()  # Without it no jar helps.
+        require_spark()  # Without it no jar helps.
         named = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise NotFoundError("JARS_MISSING", f"{what}{named} not found in {jars[0].parent}.", hint=_HINT)
     return [str(jar) for jar in jars]
@@ -150,8 +150,16 @@ def _find_ivy() -> Path:
 
 
 def _find_spark_package() -> Path:
+    require_spark()
     # Found without importing pyspark, which takes a second.
     spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise NotFoundError("SPARK_MISSING", "pyspark is not installed in this environment.", hint=_INSTALL)
+    assert spec
+    assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0])
+
+
+def require_spark() -> None:
+    """Raises NotFoundError if there is no spark-submit. A client of Spark Connect brings none."""
+    if not os.access(SPARK_SUBMIT, os.X_OK):
+        message = f"pyspark is not installed in this environment: there is no {SPARK_SUBMIT}."
+        raise NotFoundError("SPARK_MISSING", message, hint=_INSTALL)

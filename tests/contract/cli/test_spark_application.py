@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -16,11 +15,11 @@ from tidefold.cli.spark_submit import SparkApplication
 from tidefold.cli.terminal import Format, Terminal
 from tidefold.config import Config
 from tidefold.domain.snapshot.claim import WatchedAttempt
-from tidefold.errors import InvalidInputError, NotFoundError
+from tidefold.errors import InvalidInputError
 from tidefold.operations.ground.outcome import Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.requests import Fold
-from tidefold.spark import job_main
+from tidefold.spark import jars, job_main
 from tidefold.spark.job_main import run_job
 from tidefold.spark.request import LONGEST_ARGUMENT, Request, make_argument, parse_argument
 from tidefold.spark.steps import IngestStep, MaterializeStep
@@ -160,14 +159,17 @@ def test_the_file_of_a_long_request_is_private(tmp_path: Path) -> None:
 
 
 def test_a_step_for_which_spark_cannot_start_fails_for_each_log(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fault: the error left the run, which was then not counted as failed, and status did not know it."""
-    missing = NotFoundError("SPARK_MISSING", "pyspark is not installed.", hint="Install it.")
-    monkeypatch.setattr(spark_submit, "submit_command", Mock(side_effect=missing))
+    """Fault: the error left the run, which was then not counted as failed, and status did not know it.
+
+    With fetched jars, and without pyspark, it was an UNEXPECTED FileNotFoundError.
+    """
+    monkeypatch.setattr(jars, "SPARK_SUBMIT", str(pipeline.config.path / "spark-submit"))
     with SparkApplication(Terminal(pipeline.config.path, Format.TEXT, debug=False), pipeline) as application:
         outcomes = application.run_step(MaterializeStep(Fold("run-1")), ["accounts", "tellers"])
     assert [(one.log, one.error_code) for one in outcomes] == [
         ("accounts", "SPARK_MISSING"),
         ("tellers", "SPARK_MISSING"),
     ]
+    assert "starting Spark" not in capsys.readouterr().err

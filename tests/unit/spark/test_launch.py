@@ -175,8 +175,8 @@ def test_without_pyspark_the_error_names_the_package_and_the_way_without_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault: the error named missing jars, and the command that fetches them then named pyspark."""
+    monkeypatch.setattr("tidefold.spark.jars.SPARK_SUBMIT", str(tmp_path / "spark-submit"))
     monkeypatch.setenv("TIDEFOLD_JARS", str(tmp_path / "none"))
-    monkeypatch.setattr("tidefold.spark.jars.importlib.util.find_spec", lambda name: None)
     with pytest.raises(NotFoundError) as caught:
         on(tmp_path)
     assert (caught.value.code, "`spark: {above: 10GB}`" in caught.value.hint) == ("SPARK_MISSING", True)

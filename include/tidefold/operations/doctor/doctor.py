@@ -73,6 +73,10 @@ def _find_master(around: Surroundings) -> str | None:
     return around.loaded.spark.master if around.loaded else None
 
 
+def _find_need(around: Surroundings) -> str:
+    return pipeline_checks.find_need_of_spark(around.loaded) if around.loaded else ""
+
+
 def _find_task_memory(around: Surroundings) -> int:
     memory = machine.find_memory(around.config.spark.driver_memory)
     return memory.total - memory.driver
@@ -89,8 +93,10 @@ def find_disks(around: Surroundings) -> list[machine.DiskUsage]:
 CHECKS = (
     DoctorCheck("versions", lambda a: machine.check_packages(machine.find_packages(a.project)), False),
     DoctorCheck("java", lambda a: machine.check_java(machine.find_java()), False),
-    DoctorCheck("jars", lambda a: machine.check_jars(a.jars), False),
-    DoctorCheck("spark", lambda a: machine.check_spark(machine.find_spark(_find_master(a))), False),
+    DoctorCheck("jars", lambda a: machine.check_jars(a.jars, lambda: _find_need(a)), False),
+    DoctorCheck(
+        "spark", lambda a: machine.check_spark(machine.find_spark(_find_master(a)), lambda: _find_need(a)), False
+    ),
     DoctorCheck("memory", lambda a: machine.check_memory(machine.find_memory(a.config.spark.driver_memory))),
     DoctorCheck("buckets", lambda a: check_buckets(a.config, _find_task_memory(a))),
     DoctorCheck("disk", lambda a: machine.check_disks(find_disks(a))),

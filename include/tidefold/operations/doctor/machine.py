@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
@@ -295,8 +295,11 @@ def check_java(java: JavaInstallation) -> Iterator[DoctorFinding]:
         yield DoctorFinding("java", OK, f"Java {java.major}: {java.path}.")
 
 
-def check_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
-    """Checks Spark's version, the program that starts it and the standalone master, or the Spark Connect server."""
+def check_spark(setup: SparkSetup, find_need: Callable[[], str] = str) -> Iterator[DoctorFinding]:
+    """Checks Spark's version, the program that starts it and the standalone master, or the Spark Connect server.
+
+    find_need: finds out why the pipeline cannot do without Spark; empty: small steps can.
+    """
     connects, feature = is_connect(setup.master or ""), spark_versions.SparkFeature.CONNECT
     spark = spark_versions.find_version(setup.version)
     if spark is None:
@@ -309,8 +312,10 @@ def check_spark(setup: SparkSetup) -> Iterator[DoctorFinding]:
         yield DoctorFinding("spark", FAIL, message, spark_versions.INSTEAD[feature])
     elif not setup.has_submit and not connects and setup.version in ("", setup.client):
         # A client brings no Spark.
-        message = f"pyspark is not installed: {_SMALL_STEPS}"
-        yield DoctorFinding("spark", WARN, message, spark_versions.EXTRAS)
+        need = find_need()
+        message = f"pyspark is not installed: {need or _SMALL_STEPS}"
+        hint = f"{spark_versions.EXTRAS} Or raise `spark.above`." if need else spark_versions.EXTRAS
+        yield DoctorFinding("spark", FAIL if need else WARN, message, hint)
     elif not setup.has_submit and not connects:
         yield DoctorFinding("spark", FAIL, f"{setup.submit} is missing.", _INSTALL)
     elif setup.error:
@@ -334,11 +339,13 @@ def _describe_repair(version: str, spark: spark_versions.SparkVersion) -> str:
     return f"{install} 'pyspark-client=={spark_versions.minor_of(version)}.*'"
 
 
-def check_jars(jars: Sequence[Path]) -> Iterator[DoctorFinding]:
-    """Checks that each jar that Spark needs is there and whole enough to be opened. Small steps need none."""
+def check_jars(jars: Sequence[Path], find_need: Callable[[], str] = str) -> Iterator[DoctorFinding]:
+    """Checks that each jar that Spark needs is there and whole enough to be opened. find_need: as for check_spark."""
     bad = [jar for jar in jars if not zipfile.is_zipfile(jar)]
+    need = find_need() if bad else ""
+    absent = (FAIL if need else WARN, f"is missing: {need or _SMALL_STEPS}")
     for jar in bad:
-        level, harm = (FAIL, "is not a jar file.") if jar.exists() else (WARN, f"is missing: {_SMALL_STEPS}")
+        level, harm = (FAIL, "is not a jar file.") if jar.exists() else absent
         yield DoctorFinding("jars", level, f"{jar.name} {harm}", "Run `tidefold spark jars`, which fetches it.")
     if jars and not bad:
         yield DoctorFinding("jars", OK, f"{', '.join(jar.name for jar in jars)}.")

@@ -28,6 +28,7 @@ from tidefold.sources.database.connection import Database
 from tidefold.sources.database.slot import find_slot
 from tidefold.sources.debezium.loaded_rows import read_marks
 from tidefold.sources.landing.folders import folder_at
+from tidefold.sources.landing.landing_place import Stamp
 from tidefold.storage import Store, open_store
 from tidefold.storage.identity import measure_skew, probe, read_identity, require_identity
 
@@ -198,9 +199,9 @@ def _check_log(store: Store, config: Config, log: LogConfig) -> Iterator[DoctorF
         state = ledger.find_current()
         if table := ledger.find_table_problem(state) if state else "":
             yield DoctorFinding("table", FAIL, f"{log.id}: {table}.", f"`tidefold status {log.id}`.")
-        times = _list_waiting(state, str(log.landing))
-        if times and (seconds := time.time() - min(times)) > _WAIT_SECONDS:
-            message = f"{log.id}: {count_noun(len(times), 'landed file')} not ingested, the oldest for"
+        waiting = _list_waiting(state, str(log.landing))
+        if waiting and (seconds := time.time() - min(stamp.changed for stamp in waiting)) > _WAIT_SECONDS:
+            message = f"{log.id}: {count_noun(len(waiting), 'landed file')} not ingested, the oldest for"
             hint = f"Unpause the DAG that ingests it, or call `tidefold run {log.id}`."
             yield DoctorFinding("ingest", WARN, f"{message} {format_age(seconds)}.", hint)
         if of_set := config.set_of(log.id):
@@ -212,12 +213,25 @@ def _check_log(store: Store, config: Config, log: LogConfig) -> Iterator[DoctorF
         yield DoctorFinding("ingest", FAIL, message, error.hint or f"`tidefold status {log.id}`.")
 
 
-def _list_waiting(state: LogState | None, address: str) -> list[float]:
-    """Returns when each file landed that is newer than all ingested ones. The ledger may have forgotten older names."""
+def _list_waiting(state: LogState | None, address: str) -> list[Stamp]:
+    """Returns the landed files that are newer than all ingested ones. The ledger may have forgotten older names."""
     names = {entry.name for entry in state.landed} | {p.file for p in state.landing.listed} if state else set[str]()
     newest = max((entry.changed for entry in state.landed), default=0.0) if state else 0.0
     listed = islice(folder_at(address).list_files(), MOST_FILES)
-    return [file.stamp.changed for file in listed if file.name not in names and file.stamp.changed > newest]
+    return [file.stamp for file in listed if file.name not in names and file.stamp.changed > newest]
+
+
+def find_need_of_spark(config: Config) -> str:
+    """Returns why the next run cannot do without Spark; empty: it can, or that is not known."""
+    if not (above := config.spark.above):
+        return "`spark.above` is 0B, so every step with rows needs Spark."
+    store = open_store(config.store, config.path.parent)
+    for log in config.logs.values():
+        with suppress(TidefoldError):
+            waiting = _list_waiting(Ledger(store, log.id).peek(log.shape), log.landing) if log.landing else []
+            if (size := sum(stamp.size for stamp in waiting)) > above:
+                return f"{log.id} has {in_units(size)} to ingest, more than {in_units(above)} (`spark.above`)."
+    return ""
 
 
 def check_suites(config: Config) -> Iterator[DoctorFinding]:

@@ -226,6 +226,17 @@ def test_spark_and_its_master(config_path: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(machine, "SPARK_SUBMIT", str(tmp_path / "spark-submit"))
     client = spark_versions.find_spark()
     assert look("spark", config_path) == [(WARN, NO_SPARK)], "a client alone brings no Spark"
+    change(config_path, "spark: {", "spark: {above: 0B, ")
+    said = "`spark.above` is 0B, so every step with rows needs Spark."
+    assert look("spark", config_path) == [(FAIL, f"pyspark is not installed: {said}")]
+    assert look("jars", config_path, jars=(tmp_path / "a.jar",)) == [(FAIL, f"a.jar is missing: {said}")]
+    change(config_path, "above: 0B", "above: 1000B")
+    assert look("spark", config_path) == [(WARN, NO_SPARK)]
+    landed = tmp_path / "landing/accounts/accounts-new.jsonl"
+    landed.parent.mkdir(parents=True, exist_ok=True)
+    landed.write_bytes(b" " * 2000)
+    said = "accounts has 2.0 kB to ingest, more than 1.0 kB (`spark.above`)."
+    assert look("spark", config_path) == [(FAIL, f"pyspark is not installed: {said}")]
     install(tmp_path / "site", monkeypatch, pyspark=f"{spark_versions.minor_of(client)}.99")
     assert look("spark", config_path) == [(FAIL, f"{tmp_path}/spark-submit is missing.")]
 
