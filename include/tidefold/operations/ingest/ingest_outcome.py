@@ -26,8 +26,8 @@ from tidefold.operations.ingest.stages import Accounted, Failed
 from tidefold.operations.quarantine.next_step import advise_on_refused
 
 _COUNTS = ("records", "changes", "tombstones", "repeated", "quarantined", "resent", "unproved", "ignored")
-# The message shows these counts only if they are not zero.
-_RARE = {"resent": "re-sent", "unproved": "unproved", "ignored": "ignored"}
+# The message shows these counts, and that of tombstones, only if they are not zero.
+_SHOWN = {name: name for name in ("repeated", "quarantined", "resent", "unproved", "ignored")} | {"resent": "re-sent"}
 _NAMED = 5
 # The codes of problems with the name of a file.
 _OF_NAMES = ("FOREIGN_FILE", "LANDED_NAME", "LANDED_TIME", "EXTRACT_NAME")
@@ -89,9 +89,9 @@ class IngestDetails(RefusedDetails):
 def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     """Returns the outcome of an ingest that ingested files."""
     details = _details(accounted)
-    parts = [count_noun(details.changes, "change"), count_noun(details.tombstones, "tombstone")]
-    parts += [f"{details.repeated:,} repeated", f"{details.quarantined:,} quarantined"]
-    parts += [f"{getattr(details, name):,} {word}" for name, word in _RARE.items() if getattr(details, name)]
+    parts = [count_noun(details.changes, "change")]
+    parts += [count_noun(details.tombstones, "tombstone")] if details.tombstones else []
+    parts += [f"{getattr(details, name):,} {word}" for name, word in _SHOWN.items() if getattr(details, name)]
     parts += [f"{count_noun(accounted.completed, 'change')} of a key completed"] if accounted.completed else []
     # A retry within this run may have completed some.
     refused = not accounted.completed and has_only_refused(accounted.state, [a.landed for a in accounted.arrivals])
@@ -99,7 +99,8 @@ def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     files = count_noun(details.files, "version" if feed and feed.format.startswith("delta") else "file")
     if accounted.extract:
         parts = [f"{count_noun(details.changes, 'change')} ({accounted.extract.missing:,} of them deletes)"]
-        parts += [f"{count_noun(accounted.extract.unchanged, 'row')} unchanged", f"{details.quarantined:,} quarantined"]
+        parts += [f"{count_noun(accounted.extract.unchanged, 'row')} unchanged"]
+        parts += [f"{details.quarantined:,} quarantined"] if details.quarantined else []
         files = f"extract {accounted.extract.name}"
     message = f"{'refused' if refused else 'took'} {files}: {', '.join(parts)}"
     status = Status.REFUSED if refused else Status.TAKEN

@@ -85,7 +85,7 @@ def test_every_phase_equals_the_truth(pipeline: Pipeline, tmp_path: Path) -> Non
         for log in logs:
             assert replayed(pipeline, log) == truth(log, phase)
         assert find_pending(pipeline, logs) == []
-    assert all(message.startswith("took ") and " 0 quarantined" in message for message in messages)
+    assert all(message.startswith("took ") and "quarantined" not in message for message in messages)
 
 
 def test_every_phase_equals_the_truth_over_sftp(tmp_path: Path, sftp: SftpBucket) -> None:
