@@ -11,7 +11,6 @@ import secrets
 import shutil
 import sys
 import traceback
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,10 +23,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, get_type_hints
 import typer
 
 from tidefold.domain.snapshot.claim import KindPolicy
-from tidefold.domain.wording import count_noun
+from tidefold.domain.wording import count_noun, plain
 from tidefold.errors import InvalidInputError, TidefoldError
 from tidefold.interruption import is_interrupted
-from tidefold.presentation.tables import mask_control_characters
+from tidefold.presentation.tables import fit_table, mask_control_characters
 
 if TYPE_CHECKING:
     from tidefold.operations.ground.pipeline import Pipeline
@@ -77,23 +76,6 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def list_values(values: Mapping[str, Any]) -> str:
-    """Returns columns and their values in one line."""
-    return ", ".join(f"{name}={format_cell(value)}" for name, value in values.items())
-
-
-def format_cell(value: Any) -> str:
-    """Returns a value of a row as it is shown in a line: `null`, `[a, null]`, bytes as base64."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(format_cell, value))}]"
-    return "null" if value is None else plain(value)
-
-
-def plain(value: Any) -> str:
-    """Returns the text of a value that JSON has no type for: bytes as base64."""
-    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
-
-
 @dataclass(frozen=True, slots=True)
 class Terminal:
     """One call of the command line. It prints results to stdout and everything else to stderr.
@@ -116,12 +98,13 @@ class Terminal:
         """Prints a result: `data` as one JSON object, or the parts (text or rich tables) for people."""
         self.json(data)
         for part in parts:
-            if isinstance(part, str):
-                self.line(part)
+            shown = part if isinstance(part, str) else fit_table(part, terminal_width())
+            if isinstance(shown, str):
+                self.line(shown)
             elif self.format is Format.TEXT:
                 console = _console()
                 with console.capture() as drawn:
-                    console.print(part)
+                    console.print(shown)
                 _write(sys.stdout, drawn.get())
 
     def json(self, data: Mapping[str, Any]) -> None:

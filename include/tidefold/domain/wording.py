@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from tidefold.domain.table.table_spec import EXPERIMENTAL
 
@@ -38,8 +42,29 @@ def clip_text(text: str) -> str:
 
     Characters that do not print are escaped, so that no value can control a terminal or reverse the text around it.
     """
-    shown = escape_control_characters(text[:_LONGEST_SAMPLE]).replace("\n", "\\n")
+    shown = _to_line(text[:_LONGEST_SAMPLE])
     return shown if len(text) <= _LONGEST_SAMPLE else f"{shown}\u2026"
+
+
+def list_values(values: Mapping[str, Any]) -> str:
+    """Returns columns and their values in one line."""
+    return ", ".join(f"{name}={format_cell(value)}" for name, value in values.items())
+
+
+def format_cell(value: Any) -> str:
+    """Returns a value of a row as it is shown in a line: `null`, `true`, `[a, null]`, bytes as base64."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(format_cell, value))}]"
+    return json.dumps(value) if value is None or isinstance(value, bool) else _to_line(plain(value))
+
+
+def plain(value: Any) -> str:
+    """Returns the text of a value that JSON has no type for: bytes as base64."""
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _to_line(text: str) -> str:
+    return escape_control_characters(text).replace("\n", "\\n")
 
 
 def escape_control_characters(text: str) -> str:

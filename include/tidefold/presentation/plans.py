@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tidefold.domain.plan import Example, Plan
-from tidefold.domain.wording import count_noun, in_units
+from tidefold.domain.wording import count_noun, format_cell, in_units, list_values
 from tidefold.operations.plan.cases import CaseResult
 from tidefold.operations.plan.compare import VERSIONS_ADDED, VERSIONS_REMOVED
 from tidefold.quality.report.page import load_page
@@ -17,7 +16,7 @@ _SHOWN = 20
 
 def render_plan(plan: Plan) -> str:
     """Returns a plan as a page in HTML that stands alone. The same plan gives the same page."""
-    template = load_page("tidefold.presentation", "plan.html.j2", values=_list_values)
+    template = load_page("tidefold.presentation", "plan.html.j2", values=_list_values, cell=format_cell)
     most = max(plan.values.values(), default=1)
     return template.render(plan=plan, step=say_next_step(plan), counts=count_differences(plan), most=most)
 
@@ -72,7 +71,7 @@ def count_differences(plan: Plan) -> dict[str, int]:
 
 
 def _describe(example: Example) -> Iterator[str]:
-    yield f"  {example.change:<8} {_list(example.key)}"
+    yield f"  {example.change:<8} {list_values(example.key)}"
     told = (f"{name}: {' -> '.join(texts)}" if example.before and example.after else f"{name}={''.join(texts)}"
             for name, *texts in _list_values(example))  # fmt: skip
     yield f"           {', '.join(told)}"
@@ -89,15 +88,7 @@ def _list_values(example: Example) -> list[tuple[str, ...]]:
         names = [name for name in after if name in before and str(before[name]) != str(after[name])]
     else:
         names = [name for name in before or after or {} if name not in example.key]
-    return [(name, *(_show(side[name]) for side in (before, after) if side)) for name in names]
-
-
-def _show(value: Any) -> str:
-    return "null" if value is None else str(value)
-
-
-def _list(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_show(value)}" for name, value in values.items())
+    return [(name, *(format_cell(side[name]) for side in (before, after) if side)) for name in names]
 
 
 def case_lines(result: CaseResult) -> list[str]:
@@ -108,6 +99,6 @@ def case_lines(result: CaseResult) -> list[str]:
     lines += [f"  error [{result.error.code}] {result.error.message}"] if result.error else []
     lines += [f"  refused {one}" for one in result.refused]
     for mark, rows in (("-", result.missing), ("+", result.unexpected)):
-        lines += [f"  {mark} {_list(row)}" for row in rows[:_SHOWN]]
+        lines += [f"  {mark} {list_values(row)}" for row in rows[:_SHOWN]]
         lines += [f"  {mark} {count_noun(len(rows) - _SHOWN, 'more row')}"] if rows[_SHOWN:] else []
     return lines

@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 
 # A longer value goes on below in its column.
 _LONG = 32
+# Values that would go on below in fewer characters cannot be read.
+_TORN = 6
 # More snapshots beside each other do not fit into a terminal.
 _SNAPSHOTS = 10
 _OLD = " OLD"
 
 
-def mask_control_characters(text: str) -> str:
+def mask_control_characters(text: str, keep: str = "\n\t") -> str:
     """Without control characters: names and reasons come from landed data, and terminals obey escape sequences."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() or c in keep else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def key_text(words: list[str], shape: TableSpec) -> str:
@@ -87,8 +89,20 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
         justify: Literal["left", "right"] = "right" if last == ">" else "left"
         table.add_column(name, justify=justify, no_wrap=bool(last) and last in ">=", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(mask_control_characters(cell)) for cell in row))
+        table.add_row(*(Text(mask_control_characters(cell, keep="")) for cell in row))
     return table
+
+
+def fit_table(table: Table, width: int) -> Table | str:
+    """The table; field by field if its columns were too narrow in a terminal of this width."""
+    names = [str(column.header) for column in table.columns]
+    rows = list(zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True))
+    wraps = [not column.no_wrap for column in table.columns]
+    words = (word for name, wrap in zip(names, wraps, strict=True) if wrap for word in name.split())
+    least = max(_TORN, *map(len, words), 0)
+    longest = [max(map(len, cells)) for cells in zip(names, *rows, strict=True)]
+    needed = sum(min(size, least) if wrap else size for size, wrap in zip(longest, wraps, strict=True))
+    return table if needed + 2 * (len(names) - 1) <= width else _list_fields(names, rows)
 
 
 def check_lines(found: ChecksOverTime) -> list[Table | str]:
@@ -109,6 +123,10 @@ def row_table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int)
     widths = [max(map(len, (name, *(row[at][:_LONG] for row in rows)))) + 2 for at, name in enumerate(columns)]
     if sum(widths) <= width:
         return plain_table(columns, rows)
+    return _list_fields(columns, rows)
+
+
+def _list_fields(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     longest = max(map(len, columns))
     fields = [[f"{name:<{longest}}  {cell}" for name, cell in zip(columns, row, strict=True)] for row in rows]
     return "\n\n".join(map("\n".join, fields)) or ", ".join(columns)

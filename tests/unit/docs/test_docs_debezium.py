@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidefold.cli.terminal import format_cell
 from tidefold.compute.runners import in_process
 from tidefold.config import load_config
 from tidefold.domain.table.types import encodings_of, parse_type
+from tidefold.domain.wording import format_cell
 from tidefold.operations.ground.pipeline import Pipeline
 from tidefold.operations.ground.read import ReadRequest, What, read_rows
 from tidefold.operations.ingest.ingest import ingest

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidefold.cli.terminal import Live, Logs, SnapshotId, Terminal, choose_logs, complete_log, list_values
+from tidefold.cli.terminal import Live, Logs, SnapshotId, Terminal, choose_logs, complete_log
 from tidefold.domain.source_progress import name_partition
+from tidefold.domain.wording import list_values
 from tidefold.errors import InvalidInputError, NotFoundError
 from tidefold.presentation.tables import format_place, key_text
 
@@ -131,7 +132,7 @@ def _describe(answer: KeyExplained) -> list[Any]:
     if others := [one for one in answer.changes if one != answer.made_by]:
         # An instant stays in one line; positions of a source can be long.
         order = "order=" if max(len(one.at) for one in others) <= _INSTANT else "order"
-        columns = ("change\nset>", "op", order, "offset>", "committed=", "outcome", "landed as")
+        columns = ("change set>", "op", order, "offset>", "committed=", "outcome", "landed as")
         parts += ["", "other changes of this key, oldest first:", plain_table(columns, map(_other, others))]
     parts += [""] if answer.unknown else []
     parts += [_unknown(first, last, answer.lost_from) for first, last in answer.unknown]

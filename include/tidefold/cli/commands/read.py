@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidefold.cli.terminal import Live, Log, SnapshotId, Terminal, format_cell, terminal_width
+from tidefold.cli.terminal import Live, Log, SnapshotId, Terminal, terminal_width
 from tidefold.domain.key_groups import RedistributionMode, Share
+from tidefold.domain.wording import format_cell
 from tidefold.errors import InvalidInputError
 
 if TYPE_CHECKING:

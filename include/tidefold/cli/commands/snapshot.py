@@ -25,11 +25,9 @@ from tidefold.cli.terminal import (
     Takeover,
     Terminal,
     choose_logs,
-    format_cell,
-    list_values,
     run_id,
 )
-from tidefold.domain.wording import count_noun, in_units
+from tidefold.domain.wording import count_noun, format_cell, in_units, list_values
 from tidefold.operations.ground.outcome import for_each_log
 
 if TYPE_CHECKING:

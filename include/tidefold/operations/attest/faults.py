@@ -11,6 +11,7 @@ from typing import Any
 
 from tidefold.domain.log_state import Column
 from tidefold.domain.table.table_spec import Deletes
+from tidefold.domain.wording import list_values
 from tidefold.errors import NotFoundError, TidefoldError
 from tidefold.operations.attest.sides import LocalRows, PublishedRows, read_rows
 from tidefold.operations.ground.pipeline import Pipeline
@@ -42,10 +43,9 @@ class KeyFault:
     made_by: str = ""
 
     def __str__(self) -> str:
-        listed = ", ".join(f"{name}={value}" for name, value in self.key.items())
         where = {MISSING: "is missing in the table", EXTRA: "is not at the source", CHANGED: "differs"}[self.kind]
         columns = f" in {', '.join(self.columns)}" if self.columns else ""
-        return f"{listed} {where}{columns}{f'; {self.made_by}' if self.made_by else ''}"
+        return f"{list_values(self.key)} {where}{columns}{f'; {self.made_by}' if self.made_by else ''}"
 
 
 def name_faults(

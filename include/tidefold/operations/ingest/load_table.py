@@ -17,7 +17,7 @@ from tidefold.domain.snapshot.snapshot_signal import find_table
 from tidefold.domain.source_progress import parse_lsn
 from tidefold.domain.table.table_spec import POSTGRESQL, TableSpec
 from tidefold.domain.table.types import parse_type
-from tidefold.domain.wording import clip_text, count_noun, in_units
+from tidefold.domain.wording import clip_text, count_noun, format_cell, in_units
 from tidefold.errors import InvalidInputError, NotFoundError, RefusedError, StorageError, TidefoldError
 from tidefold.operations.ground.outcome import Details, Outcome, Status
 from tidefold.operations.ground.pipeline import Pipeline, now
@@ -292,7 +292,7 @@ def _fit(batches: pa.RecordBatchReader, load: Load) -> Iterator[pa.RecordBatch]:
 
 def _misfit(load: Load, batch: pa.RecordBatch, row: int, name: str) -> InvalidInputError:
     shape = load.pipeline.log(load.log).shape
-    key = ", ".join(f"{one}={clip_text(str(batch.column(one)[row].as_py()))}" for one in shape.key)
+    key = ", ".join(f"{one}={clip_text(format_cell(batch.column(one)[row].as_py()))}" for one in shape.key)
     return InvalidInputError(
         "LOAD_VALUE",
         f"Row {key} has a `{name}` that the column of log `{load.log}` cannot have. Nothing was loaded.",
