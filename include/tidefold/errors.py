@@ -139,8 +139,19 @@ class StorageError(TidefoldError, OSError):
     transient = True
 
 
+class StoreRefusedError(StorageError):
+    """A store refuses, and goes on to: its address, the credentials, their rights or its kind are to be changed."""
+
+    exit_code = 2
+    transient = False
+
+
 class StoreUnusableError(StorageError):
     """No request to the store can succeed: it does not answer, is not there, or does not know the credentials."""
+
+
+class StoreWrongError(StoreUnusableError, StoreRefusedError):
+    """No request to the store can succeed until its address or the credentials are changed."""
 
 
 class UnavailableError(TidefoldError):

@@ -20,7 +20,15 @@ import obstore
 from obstore.exceptions import AlreadyExistsError as TakenError
 from obstore.exceptions import BaseError, InvalidPathError
 
-from tidefold.errors import NotFoundError, StorageError, StoreUnusableError, TidefoldError, UnknownOutcomeError
+from tidefold.errors import (
+    NotFoundError,
+    StorageError,
+    StoreRefusedError,
+    StoreUnusableError,
+    StoreWrongError,
+    TidefoldError,
+    UnknownOutcomeError,
+)
 from tidefold.storage.cloud_address import CloudAddress
 from tidefold.storage.outage import PATIENCE, Outage, find_patience, find_unfit, is_refusal, may_succeed_later, wait
 from tidefold.storage.store import make_taken_error
@@ -128,7 +136,7 @@ class CloudBucket:
             return connect(self._address)
         except BaseError as error:
             message = f"The credentials for {self._service.name} cannot be used: {explain(error)}"
-            raise StorageError("STORE_CREDENTIALS", message, hint=self._service.login) from error
+            raise StoreWrongError("STORE_CREDENTIALS", message, hint=self._service.login) from error
 
     def send(self, act: Callable[[_Connection], T], sent: int = 0) -> T:
         """Sends a request, and sends it again while the store is overloaded or out of reach."""
@@ -282,10 +290,10 @@ class CloudBucket:
             return self._make_missing()
         if code in UNKNOWN_KEY:
             hint = f"Check the credentials. {service.login}"
-            return StoreUnusableError("STORE_DENIED", f"{service.name} does not know the access key id.", hint=hint)
+            return StoreWrongError("STORE_DENIED", f"{service.name} does not know the access key id.", hint=hint)
         if code == _WRONG_SECRET:
             message = f"The secret key is wrong: it does not belong to the access key id ({code})."
-            return StoreUnusableError("STORE_DENIED", message, hint=service.login)
+            return StoreWrongError("STORE_DENIED", message, hint=service.login)
         if code in _ABSENT or (is_absent and not code):
             return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         if isinstance(error, InvalidPathError):
@@ -296,11 +304,11 @@ class CloudBucket:
             )
         if not was_sent(error):
             message = f"There are no credentials for {service.name}."
-            return StoreUnusableError("STORE_CREDENTIALS", message, hint=service.login)
+            return StoreWrongError("STORE_CREDENTIALS", message, hint=service.login)
         if status in (401, 403):
             reason = code or "no reason given"
             hint = f"Check the credentials; they need {service.rights}."
-            return StorageError("STORE_DENIED", f"`{path}`: {service.name} refuses access ({reason}).", hint=hint)
+            return StoreRefusedError("STORE_DENIED", f"`{path}`: {service.name} refuses access ({reason}).", hint=hint)
         if not status and (host := _HOST.search(str(error))) and _NO_ANSWER.search(_first_lines(error)):
             return self._make_silent(host[1], error)
         return StorageError("STORAGE", f"`{path}`: {explain(error)}", hint=service.hint + self._address.doubt)
@@ -327,7 +335,7 @@ class CloudBucket:
 
     def _make_missing(self) -> StorageError:
         place = self._service.place
-        return StoreUnusableError(
+        return StoreWrongError(
             "STORE_BUCKET_MISSING",
             f"The {place} `{self._address.bucket}` does not exist, or these credentials may not see it.",
             hint=f"Create it, or correct its name and the endpoint.{self._address.doubt}",

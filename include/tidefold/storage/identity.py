@@ -12,7 +12,14 @@ from typing import Any
 
 import msgspec
 
-from tidefold.errors import AlreadyExistsError, CorruptError, NotFoundError, RefusedError, StorageError, TidefoldError
+from tidefold.errors import (
+    AlreadyExistsError,
+    CorruptError,
+    NotFoundError,
+    RefusedError,
+    StoreRefusedError,
+    TidefoldError,
+)
 from tidefold.storage.cloud_address import SCHEMES, CloudAddress
 from tidefold.storage.store import MarkedStore, Store
 from tidefold.typed_json import convert_value, decode_json
@@ -222,7 +229,7 @@ def _absent(store: Store, path: str) -> None:
 
 def _require(right: bool, wrong: str) -> None:
     if not right:
-        raise StorageError(
+        raise StoreRefusedError(
             "STORE_UNFIT",
             f"{wrong}.",
             hint="Do not use this store: without these promises, two runs at once can lose each other's data.",

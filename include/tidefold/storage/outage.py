@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tidefold.errors import StorageError
+from tidefold.errors import StoreRefusedError
 from tidefold.interruption import is_interrupted
 
 _log = logging.getLogger(__name__)
@@ -125,11 +125,11 @@ def is_refusal(status: int) -> bool:
     return status == _UNKNOWN_REQUEST or (400 <= status < 500 and status not in (408, 409, 412, 429))
 
 
-def find_unfit(path: str, status: int, service: str) -> StorageError | None:
+def find_unfit(path: str, status: int, service: str) -> StoreRefusedError | None:
     """Returns the error for a service that does not know the request; None: it knows it."""
     if status != _UNKNOWN_REQUEST:
         return None
-    return StorageError(
+    return StoreRefusedError(
         "STORE_UNFIT",
         f"`{path}`: the {service} service does not know the request (501 NotImplemented). tidefold needs conditional "
         "writes (If-None-Match).",

@@ -15,7 +15,14 @@ import pytest
 
 from support.lossy_proxy import LossyProxy, lossy_proxy
 from support.object_stores import race_processes, read_in_any_order, require_made, require_named_at_once, run_apart
-from tidefold.errors import AlreadyExistsError, NotFoundError, StorageError, UnknownOutcomeError
+from tidefold.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    StorageError,
+    StoreRefusedError,
+    StoreWrongError,
+    UnknownOutcomeError,
+)
 from tidefold.storage import SizedStore, Store, cloud_client, link_data_file, open_store
 from tidefold.storage.cloud_client import PART
 
@@ -136,7 +143,7 @@ def test_refusals_are_never_absence(proxy: LossyProxy, store: Store, address: st
         proxy.fail(method, "", 403, "AuthorizationFailure")
         with pytest.raises(StorageError) as refused:
             act()
-        assert (type(refused.value), refused.value.code) == (StorageError, "STORE_DENIED")
+        assert (type(refused.value), refused.value.code) == (StoreRefusedError, "STORE_DENIED")
     proxy.fail("PUT", "new", 403, "AuthorizationFailure")
     with pytest.raises(StorageError) as refused:
         store.put_if_absent("new", b"bytes")
@@ -172,7 +179,7 @@ def test_no_login_of_google_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     for act in (lambda: store.read("x"), lambda: store.put_if_absent("x", b"")):
         with pytest.raises(StorageError) as failed:
             act()
-        assert (type(failed.value), failed.value.code) == (StorageError, "STORE_CREDENTIALS")
+        assert (type(failed.value), failed.value.code) == (StoreWrongError, "STORE_CREDENTIALS")
         assert "GOOGLE_APPLICATION_CREDENTIALS" in failed.value.hint
 
 

@@ -25,6 +25,7 @@ from tidefold.errors import (
     InvalidInputError,
     NotFoundError,
     StorageError,
+    StoreRefusedError,
     TidefoldError,
     UnknownOutcomeError,
 )
@@ -105,7 +106,7 @@ def test_a_refused_put_is_known_to_be_undone_where_the_name_can_be_looked_at(s3:
     s3.server.fail("PUT", "/mine", status=403, code="AccessDenied", times=9)
     with pytest.raises(StorageError) as refused:
         store.put_if_absent("mine", b"bytes")
-    assert (type(refused.value), refused.value.code) == (StorageError, "STORE_DENIED")
+    assert (type(refused.value), refused.value.code) == (StoreRefusedError, "STORE_DENIED")
     s3.server.fail("HEAD", "/mine", status=403, code="AccessDenied")
     with pytest.raises(UnknownOutcomeError) as refused:
         store.put_if_absent("mine", b"bytes")
@@ -544,7 +545,7 @@ def test_a_service_without_conditional_writes_is_named_at_once(
     (tmp_path / "tidefold.yaml").write_text(CONFIG.replace("var/store", s3.address))
     s3.server.fail("PUT", "/probes/", status=501, code="NotImplemented", times=99)
     done = CliRunner().invoke(app, ["validate", "--online", "-c", str(tmp_path / "tidefold.yaml")])
-    assert done.exit_code == StorageError.exit_code, done.output
+    assert done.exit_code == StoreRefusedError.exit_code, done.output
     assert "STORE_UNFIT" in done.output
     assert "If-None-Match" in done.output
     assert len([1 for method, _ in s3.server.requests() if method == "PUT"]) == 1

@@ -15,7 +15,7 @@ from support.gcs_server import GcsBucketOfTest
 from support.pipelines import CONFIG, make_pipeline
 from support.s3_server import S3Bucket
 from tidefold.cli.app import app
-from tidefold.errors import AlreadyExistsError, StorageError
+from tidefold.errors import AlreadyExistsError, StorageError, StoreRefusedError
 from tidefold.storage import open_store
 from tidefold.storage.cloud_client import CloudBucket
 from tidefold.storage.identity import probe
@@ -80,7 +80,7 @@ def test_a_missing_right_is_named_with_the_next_step(
 ) -> None:
     s3.server.fail(*fault, status=403, code="AccessDenied", times=1)
     failed = validate(s3.address)
-    assert failed.exit_code == StorageError.exit_code
+    assert failed.exit_code == StoreRefusedError.exit_code
     assert f"error [{code}] The store failed at `{step}`" in failed.stderr
     assert hint in failed.stderr
     assert open_store(s3.address, Path("/")).list("") == []
@@ -88,7 +88,7 @@ def test_a_missing_right_is_named_with_the_next_step(
 
 def test_a_bucket_that_is_not_there_is_named(validate: Callable[..., Result], s3: S3Bucket) -> None:
     failed = validate("s3://no-such-bucket/a")
-    assert "error [STORE_BUCKET_MISSING]" in failed.stderr
+    assert (failed.exit_code, "error [STORE_BUCKET_MISSING]" in failed.stderr) == (StoreRefusedError.exit_code, True)
 
 
 class Overwrites(LocalStore):
