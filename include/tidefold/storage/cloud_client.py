@@ -30,6 +30,7 @@ from tidefold.errors import (
     UnknownOutcomeError,
 )
 from tidefold.storage.cloud_address import CloudAddress
+from tidefold.storage.foreign import find_foreign
 from tidefold.storage.outage import PATIENCE, Outage, find_patience, find_unfit, is_refusal, may_succeed_later, wait
 from tidefold.storage.store import make_taken_error
 from tidefold.storage.traffic import traffic
@@ -57,7 +58,7 @@ _CODE = re.compile(r"(?:<Code>|\(code: )([A-Z]\w+)")
 _ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "InvalidBucketName", "ContainerNotFound"}
 # versitygw answers 404 where S3 answers 403.
 UNKNOWN_KEY, _WRONG_SECRET = {"InvalidAccessKeyId", "XAdminUserNotFound"}, "SignatureDoesNotMatch"
-_NO_ANSWER = re.compile("HTTP error|response|request or")
+_NO_ANSWER = re.compile("HTTP error|(?<!from )response|request or")
 # The address where a machine of a cloud asks for its role is obstore's last way to log in.
 _NO_LOGIN = re.compile(r"169\.254\.169\.254|Credentials \{|token request")
 
@@ -148,6 +149,8 @@ class CloudBucket:
             try:
                 answer = act(connection)
             except FAILURES as error:
+                if not outage.has_answered and self._find_foreign(error):
+                    raise
                 if not is_transient(error):
                     outage.end()  # The service answered, or the request cannot be sent at all.
                     raise
@@ -224,7 +227,7 @@ class CloudBucket:
             return
         if is_refusal(status_of(error)):
             raise self.as_ours(path, error) from error
-        if is_made is None:  # Absence proves nothing: the lost request may still arrive.
+        if is_made is None or self._find_foreign(error):  # Absence proves nothing: the lost request may still arrive.
             raise self._make_unknown(path, error) from error
         raise make_taken_error(path) from error
 
@@ -283,19 +286,19 @@ class CloudBucket:
     def as_ours(self, path: str, error: Exception) -> TidefoldError:
         """Returns the error to raise for a failed request about a path."""
         status, code, service = status_of(error), code_of(error), self._service
-        if unfit := find_unfit(path, status, service.name):
-            return unfit
-        is_absent = isinstance(error, FileNotFoundError) or status == 404
-        if code in _NO_BUCKET or (is_absent and not code and not self._exists()):
+        is_absent = not code and (isinstance(error, FileNotFoundError) or status == 404)
+        if code in _NO_BUCKET or (is_absent and not self._exists()):
             return self._make_missing()
+        if code in _ABSENT or is_absent:
+            return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
+        if unfit := self._find_foreign(error) or find_unfit(path, status, service.name):
+            return unfit
         if code in UNKNOWN_KEY:
             hint = f"Check the credentials. {service.login}"
             return StoreWrongError("STORE_DENIED", f"{service.name} does not know the access key id.", hint=hint)
         if code == _WRONG_SECRET:
             message = f"The secret key is wrong: it does not belong to the access key id ({code})."
             return StoreWrongError("STORE_DENIED", message, hint=service.login)
-        if code in _ABSENT or (is_absent and not code):
-            return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
         if isinstance(error, InvalidPathError):
             return StorageError(
                 "STORE_KEY",
@@ -328,10 +331,16 @@ class CloudBucket:
         try:
             self.send(lambda to: next(iter(obstore.list(to.once, "tidefold-looks-for-the-bucket", chunk_size=1)), None))
         except FAILURES as error:
+            if foreign := self._find_foreign(error):
+                raise foreign from error
             if status_of(error) != 404 or code_of(error) in UNKNOWN_KEY:
                 raise self.as_ours(self._address.bucket, error) from error
             return False
         return True
+
+    def _find_foreign(self, error: Exception) -> StoreWrongError | None:
+        """Returns the error for a server that is none of the service; None: it may be one, or has proved it."""
+        return None if code_of(error) or not was_sent(error) else find_foreign(str(error), self._address)
 
     def _make_missing(self) -> StorageError:
         place = self._service.place

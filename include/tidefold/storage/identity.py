@@ -18,6 +18,7 @@ from tidefold.errors import (
     NotFoundError,
     RefusedError,
     StoreRefusedError,
+    StoreWrongError,
     TidefoldError,
 )
 from tidefold.storage.cloud_address import SCHEMES, CloudAddress
@@ -55,6 +56,9 @@ def read_identity(store: Store) -> str | None:
             )
         return convert_value(document, StoreIdentity).id
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if data.lstrip().startswith(b"<"):
+            message = f"What answers for {store.address} is no store: it sends a web page as `{IDENTITY}`."
+            raise StoreWrongError("STORE_FOREIGN", message, hint=_find_way(store.address)) from error
         hint = f'Put `{IDENTITY}` back from a backup. It is one line: `{{"format": 1, "id": "STORE_ID"}}`.'
         raise CorruptError("STORE_IDENTITY", f"`{IDENTITY}` cannot be read: {error}.", hint=hint) from error
 

@@ -81,6 +81,11 @@ class Outage:
     _began: float | None = None
     _told: float = 0.0
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether the store ever answered this process."""
+        return self._answered
+
     def end(self) -> None:
         """Records that the store answered a request."""
         self._answered, self._began = True, None
