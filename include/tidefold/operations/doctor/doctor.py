@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from tidefold.errors import TidefoldError, wrap_unexpected
 from tidefold.operations.doctor import machine, pipeline_checks
 from tidefold.operations.doctor.airflow_setup import AirflowSetup, check_airflow, probe_airflow
 from tidefold.operations.doctor.buckets import check_buckets
-from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
+from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel, count_failed
 from tidefold.operations.doctor.landed_sample import check_records, find_misfits
+from tidefold.storage.outage import trying_addresses
 
 SECONDS = 20.0
 # The configuration of a command that names none. A machine may be checked before there is one.
@@ -52,12 +53,14 @@ class DoctorCheck:
 
     needs_config: whether it needs the configuration.
     slowness: how many times longer than other checks it may take.
+    needs_store: whether it reads the store. Then it waits until the check of the store has passed.
     """
 
     name: str
     find: Callable[[Surroundings], Iterable[DoctorFinding]]
     needs_config: bool = True
     slowness: float = 1.0
+    needs_store: bool = False
 
 
 def find_airflow(around: Surroundings) -> AirflowSetup:
@@ -98,17 +101,17 @@ CHECKS = (
         "spark", lambda a: machine.check_spark(machine.find_spark(_find_master(a)), lambda: _find_need(a)), False
     ),
     DoctorCheck("memory", lambda a: machine.check_memory(machine.find_memory(a.config.spark.driver_memory))),
-    DoctorCheck("buckets", lambda a: check_buckets(a.config, _find_task_memory(a))),
+    DoctorCheck("buckets", lambda a: check_buckets(a.config, _find_task_memory(a)), needs_store=True),
     DoctorCheck("disk", lambda a: machine.check_disks(find_disks(a))),
     DoctorCheck("store", lambda a: pipeline_checks.check_store(a.config)),
-    DoctorCheck("clock", lambda a: pipeline_checks.check_clock(a.config)),
+    DoctorCheck("clock", lambda a: pipeline_checks.check_clock(a.config), needs_store=True),
     DoctorCheck("landing", lambda a: pipeline_checks.check_landing(a.config)),
     DoctorCheck("slots", lambda a: pipeline_checks.check_slots(a.config)),
     DoctorCheck("records", lambda a: check_records(find_misfits(a.config))),
-    DoctorCheck("ingest", lambda a: pipeline_checks.check_waiting_files(a.config)),
+    DoctorCheck("ingest", lambda a: pipeline_checks.check_waiting_files(a.config), needs_store=True),
     DoctorCheck("suites", lambda a: pipeline_checks.check_suites(a.config)),
     DoctorCheck("retention", lambda a: pipeline_checks.check_retention(a.config)),
-    DoctorCheck("snapshots", lambda a: pipeline_checks.check_rewritten_rows(a.config)),
+    DoctorCheck("snapshots", lambda a: pipeline_checks.check_rewritten_rows(a.config), needs_store=True),
     DoctorCheck("alarms", lambda a: pipeline_checks.check_alarms(a.config)),
     DoctorCheck("airflow", lambda a: check_airflow(find_airflow(a)), False, _SLOWER),
 )
@@ -142,8 +145,23 @@ def diagnose(around: Surroundings, seconds: float = SECONDS) -> list[DoctorFindi
     has_jars = bool(loaded) and around.config.spark.jars != "fetched"
     unneeded = ("java", "jars", "memory") if is_bare else ("jars",) if has_jars else ()
     chosen = [check for check in CHECKS if (loaded or not check.needs_config) and check.name not in unneeded]
-    running = [start_check(check, around, seconds) for check in chosen]
-    return [*findings, *(finding for collect in running for finding in collect())]
+    with trying_addresses():
+        return [*findings, *_run_checks(chosen, around, seconds)]
+
+
+def _run_checks(checks: Sequence[DoctorCheck], around: Surroundings, seconds: float) -> list[DoctorFinding]:
+    """Runs checks at once, those that need the store after its own. If that fails, they would say the same."""
+    running = {check.name: start_check(check, around, seconds) for check in checks if not check.needs_store}
+    of_store = running["store"]() if "store" in running else []
+    later = [check for check in checks if check.needs_store]
+    if count_failed(of_store):
+        unseen = ", ".join(check.name for check in later)
+        message = f"Not checked, as they need the store: {unseen}."
+        of_store = [*of_store, DoctorFinding("store", FindingLevel.WARN, message, "Mend the store first.")]
+    else:
+        running |= {check.name: start_check(check, around, seconds) for check in later}
+    running["store"] = lambda: of_store
+    return [finding for check in checks if check.name in running for finding in running[check.name]()]
 
 
 def start_check(check: DoctorCheck, around: Surroundings, seconds: float) -> Callable[[], list[DoctorFinding]]:
