@@ -147,7 +147,8 @@ class CloudBucket:
         while True:
             traffic.add(1, sent)
             try:
-                answer = act(connection)
+                with outage.tell_silence():
+                    answer = act(connection)
             except FAILURES as error:
                 if not outage.has_answered and self._find_foreign(error):
                     raise

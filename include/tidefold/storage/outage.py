@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,8 +23,8 @@ FIRST_PATIENCE = 75.0
 TEST_PATIENCE = 10.0
 # How long a pause may be. The bound doubles with each try, and each pause is random below it.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 20.0
-# The pause between two lines about one outage.
-_LINE_SECONDS = 15.0
+# When the first line about an outage comes, and the pause between two lines.
+_FIRST_LINE_SECONDS, _LINE_SECONDS = 4.0, 15.0
 # The service does not know the request, for example a conditional write. No try of it ever succeeds.
 _UNKNOWN_REQUEST = 501
 # How soon a thread sees that the process was interrupted.
@@ -86,9 +87,28 @@ class Outage:
         """Whether the store ever answered this process."""
         return self._answered
 
+    @contextmanager
+    def tell_silence(self) -> Iterator[None]:
+        """Tells of a request that waits for the first answer of the store: it may wait for a minute."""
+        if self._answered:
+            yield
+            return
+        timer = threading.Timer(_FIRST_LINE_SECONDS, self._tell_silence)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _tell_silence(self) -> None:
+        if not self._told:
+            self._told = self.clock()
+            _log.warning("%s has not answered for %.0f s. The request waits.", self.service, _FIRST_LINE_SECONDS)
+
     def end(self) -> None:
         """Records that the store answered a request."""
-        self._answered, self._began = True, None
+        self._answered, self._began, self._told = True, None, 0.0
 
     def begin_request(self) -> float:
         """Returns the instant from which the patience with this request counts."""
@@ -103,21 +123,23 @@ class Outage:
         """
         now, outage_began = self.clock(), self._began  # Another thread may end the outage meanwhile.
         if outage_began is None:
-            outage_began = self._began = self._told = now
+            outage_began = self._began = now
         patience = self.patience if self._answered else min(self.patience, _process.first_patience)
-        left = patience - (now - min(outage_began, request_began))
+        seconds = now - min(outage_began, request_began)
+        left = patience - seconds
         if left <= 0:
             return None
-        if now - self._told >= _LINE_SECONDS:
+        pause = min(left, self.draw() * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 16)))
+        if now - self._told >= _LINE_SECONDS if self._told else seconds + pause >= _FIRST_LINE_SECONDS:
             self._told = now
             _log.warning(
                 "%s has failed for %.0f s (%s). The request is sent again for %.0f s more.",
                 self.service,
-                now - outage_began,
+                seconds,
                 reason,
                 left,
             )
-        return min(left, self.draw() * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 16)))
+        return pause
 
 
 def may_succeed_later(status: int) -> bool:

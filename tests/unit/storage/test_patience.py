@@ -99,17 +99,49 @@ def test_after_an_outage_that_was_too_long_the_next_request_does_not_wait_again(
     assert outlast(outage, clock) == []
 
 
-def test_a_long_outage_is_reported_every_few_seconds(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_reported_after_seconds_and_then_a_few_times_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     outage = Outage(PATIENCE, clock, draw=lambda: 1.0)
     outage.end()
     with caplog.at_level(logging.WARNING):
-        outlast(outage, clock, 10)
+        outlast(outage, clock, 3)
         assert caplog.messages == []
+        outlast(outage, clock, 5)
+        assert caplog.messages == ["S3 has failed for 4 s (SlowDown). The request is sent again for 296 s more."]
         outlast(outage, clock, 60)
-    assert 2 <= len(caplog.messages) <= 5
-    assert "S3 has failed for" in caplog.messages[0]
-    assert "(SlowDown)" in caplog.messages[0]
+        assert 3 <= len(caplog.messages) <= 6
+        outage.end()
+        caplog.clear()
+        outlast(outage, clock, 5)
+    assert len(caplog.messages) == 1, "of the next outage"
+
+
+def test_a_request_that_waited_long_for_its_answer_is_reported_when_it_fails(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(PATIENCE, clock, draw=lambda: 0.0)
+    outage.end()
+    began = outage.begin_request()
+    clock.now += 60
+    with caplog.at_level(logging.WARNING):
+        outage.choose_pause(began, 1, "no answer")
+    assert caplog.messages == ["S3 has failed for 60 s (no answer). The request is sent again for 240 s more."]
+
+
+def test_a_first_request_that_gets_no_answer_is_reported_while_it_waits(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: a server that accepts and never answers led to a silence of a minute."""
+    monkeypatch.setattr(outages, "_FIRST_LINE_SECONDS", 0.02)
+    outage = Outage()
+    for _ in range(2):
+        with outage.tell_silence():
+            outages.wait(0.2)
+    assert caplog.messages == ["S3 has not answered for 0 s. The request waits."]
+    caplog.clear()
+    outage.end()
+    with outage.tell_silence():
+        outages.wait(0.2)
+    assert caplog.messages == []
 
 
 def test_a_number_of_attempts_replaces_the_patience(monkeypatch: pytest.MonkeyPatch) -> None:
