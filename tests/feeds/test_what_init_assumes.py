@@ -113,6 +113,41 @@ def test_a_format_of_digits_demands_all_of_them(person: Person) -> None:
     assert shown.count('"VALUE_INVALID"') == len(bad)
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (("13/02/2026", "02/13/2026"), "no one format fits 13/02/2026 and 02/13/2026"),
+        (("13/02/2026 at 9", "14/02/2026 at 10"), "timestamp_formats"),
+        (("13/02/2026", "14/02/2026"), ""),
+    ],
+)
+def test_days_that_stay_text_have_a_remark(person: Person, form: str, days: Sequence[str], said: str) -> None:
+    """Fault: in JSON they had none. Days that contradict each other were said to need their format."""
+    if form == "csv":
+        begin(person, {"o.csv": "id,d\n" + "".join(f"{n},{day}\n" for n, day in enumerate(days))})
+    else:
+        begin(person, {"o.jsonl": lines(*({"id": n, "d": day} for n, day in enumerate(days)))})
+        said = said if said.startswith("no one") else "unless the source writes ISO 8601, or numbers since 1970"
+    [line] = re.findall(r"(?m)^ +d: .*$", (person.folder / "tidefold.yaml").read_text())
+    assert (configured(person, "d"), said in line) == ("string" if said else "date", True), line
+    assert ("if these are times" in line) == bool(said)
+
+
+def test_double_is_an_assumption_that_a_person_can_answer(person: Person) -> None:
+    """Fault: 2.5 and 2.50 became `double` without a word, and may be money."""
+    files = {"o.csv": "id,v\n1,2.5\n2,2.50\n"}
+    said = begin(person, files)
+    assert any("o: columns.v = double. Reason: some have more digits" in line for line in said)
+    assert any("Other candidates: decimal(38,9)" in line for line in said)
+    assert configured(person, "v") == "double"
+    (person.folder / "tidefold.yaml").unlink()
+    done = CliRunner().invoke(app, ["init", "landing", "--interactive"], input="\ndecimal(38,9)\n\n\n\n")
+    assert done.exit_code == 0, done.output
+    assert configured(person, "v") == '"decimal(38,9)"'
+    assert table(person, "v") == [(Decimal("2.500000000"),)] * 2
+
+
 def test_the_order_of_day_and_month_stays_open_until_a_person_writes_it(person: Person) -> None:
     said = begin(person, {"o-2026-11-01.csv": "id,d,e\n1,11/03/2026,01.12.2026\n2,11/04/2026,25.11.2026\n"})
     assert "Candidates: %d/%m/%Y; %m/%d/%Y" in asked(said, "timestamp_formats")

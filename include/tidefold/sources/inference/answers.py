@@ -77,4 +77,4 @@ def apply_answers(log: ProposedLog, answers: Mapping[str, str]) -> ProposedLog:
 
 
 def _spell(column: ProposedColumn, wanted: str) -> str:
-    return "string" if column.other == NUMERIC and wanted.startswith("decimal") else ""
+    return "string" if (column.type, column.other) == ("string", NUMERIC) and wanted.startswith("decimal") else ""

@@ -59,12 +59,13 @@ def ask_types(columns: Sequence[ProposedColumn]) -> list[ProposalQuestion]:
         if column.type and column.other:
             kinds.setdefault((column.type, column.other), []).append(column.name)
     because = {
-        "double": "JSON does not say whether numbers with a point are exact",
-        "long": "numbers since 1970, by name",
-        NUMERIC: "all are numbers, as text",
+        ("string", NUMERIC): "all are numbers, as text",
+        ("double", NUMERIC): "some have more digits behind the point; `double` is inexact, so take decimal for money",
+        ("timestamp", "long"): "numbers since 1970, by name",
     }
+    exact = "JSON does not say whether numbers with a point are exact"
     text = "which type have these numbers?"
     return [
-        ProposalQuestion(f"{COLUMNS}{', '.join(names)}", text, kind, sure=True, because=because[kind[1]])
+        ProposalQuestion(f"{COLUMNS}{', '.join(names)}", text, kind, sure=True, because=because.get(kind, exact))
         for kind, names in kinds.items()
     ]

@@ -15,7 +15,16 @@ import pyarrow as pa
 
 from tidefold.domain.wording import count_noun
 from tidefold.sources.inference.proposal import NUMERIC, ProposedColumn
-from tidefold.sources.records.text_forms import FORMATS, NUMBER_MARKS, PLAIN, Spelling, find_unit, in_normal_form, is_as
+from tidefold.sources.records.text_forms import (
+    FORMATS,
+    NUMBER_MARKS,
+    PLAIN,
+    Spelling,
+    find_unit,
+    in_normal_form,
+    is_as,
+    swap_day_month,
+)
 
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)", re.ASCII)
 _FRACTION = re.compile(r"-?\d+\.\d+", re.ASCII)
@@ -161,11 +170,26 @@ def _text_note(values: Sequence[str]) -> str:
 
 def _form_note(values: Sequence[str]) -> str:
     """Explains times and amounts that stay text, because no format and no number fits them."""
-    if all(map(_DAY.fullmatch, values)):
-        return "if these are times: they stay text, unless `timestamp_formats` below `source` has their format"
+    if note := _day_note(values, "unless `timestamp_formats` below `source` has their format"):
+        return note
     if all(map(_CURRENCY.fullmatch, values)):
         return "amounts with a currency: they stay text, because no number has one"
     return ""
+
+
+def _day_note(values: Sequence[str], but: str) -> str:
+    """Explains days in another form than ISO 8601 that stay text. but: how they become times."""
+    if not all(map(_DAY.fullmatch, values)):
+        return ""
+    for format_ in FORMATS:
+        other = swap_day_month(format_)
+        day, month = (
+            [v for v in values if is_as(v, one) and not is_as(v, two)]
+            for one, two in ((format_, other), (other, format_))
+        )
+        if day and month and all(is_as(v, format_) or is_as(v, other) for v in values):
+            return f"if these are times: they stay text, because no one format fits {day[0]} and {month[0]}"
+    return f"if these are times: they stay text, {but}"
 
 
 def _gap_note(values: Sequence[str]) -> str:
@@ -192,7 +216,8 @@ def _fraction(name: str, values: Sequence[Decimal], encoding: str = "") -> Propo
         note = f"{seen} behind the point seen: more than {scale} are refused; `double` takes any, inexactly"
         precision = min(max(_DIGITS, digits + scale + 2), _MOST_DIGITS)
         return ProposedColumn(name, f"decimal({precision},{scale})", note, encoding)
-    return ProposedColumn(name, "double")
+    is_exact = not encoding and scale <= _ROOM and digits + _ROOM <= _MOST_DIGITS
+    return ProposedColumn(name, "double", other=NUMERIC if is_exact else "")
 
 
 def _formats(name: str, values: Sequence[str]) -> tuple[str, ...]:
@@ -251,7 +276,8 @@ def text_column(name: str, values: Sequence[str]) -> ProposedColumn:
     """Returns a column of texts, which may be numbers: text keeps all of their digits."""
     if all(_FRACTION.fullmatch(v) or _WHOLE.fullmatch(v) for v in values) and any("." in v for v in values):
         return ProposedColumn(name, "string", "numbers, as text", other=NUMERIC)
-    return ProposedColumn(name, "string", base64_note(name, values))
+    note = base64_note(name, values) or _day_note(values, "unless the source writes ISO 8601, or numbers since 1970")
+    return ProposedColumn(name, "string", note)
 
 
 def base64_note(name: str, values: Sequence[str]) -> str:
