@@ -97,14 +97,18 @@ def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     refused = not accounted.completed and has_only_refused(accounted.state, [a.landed for a in accounted.arrivals])
     feed = accounted.listed.feed
     files = count_noun(details.files, "version" if feed and feed.format.startswith("delta") else "file")
-    if accounted.extract:
-        parts = [f"{count_noun(details.changes, 'change')} ({accounted.extract.missing:,} of them deletes)"]
-        parts += [f"{count_noun(accounted.extract.unchanged, 'row')} unchanged"]
-        parts += [f"{details.quarantined:,} quarantined"] if details.quarantined else []
-        files = f"extract {accounted.extract.name}"
-    message = f"{'refused' if refused else 'took'} {files}: {', '.join(parts)}"
+    told = _describe_extracts(details) if details.extracts else f"{files}: {', '.join(parts)}"
+    message = f"{'refused' if refused else 'took'} {told}"
     status = Status.REFUSED if refused else Status.TAKEN
     return _with_problem(Outcome(accounted.log, status, message, details=details), pipeline, accounted)
+
+
+def _describe_extracts(details: IngestDetails) -> str:
+    names = details.extracts or ()
+    which = f"extract {names[0]}" if len(names) == 1 else f"{len(names):,} extracts, {names[0]} to {names[-1]}"
+    refused = f", {details.quarantined:,} quarantined" if details.quarantined else ""
+    changes = f"{count_noun(details.changes, 'change')} ({details.missing or 0:,} of them deletes)"
+    return f"{which}: {changes}, {count_noun(details.unchanged or 0, 'row')} unchanged{refused}"
 
 
 def describe_nothing(pipeline: Pipeline, accounted: Accounted) -> Outcome:
@@ -141,6 +145,10 @@ def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) ->
         unchanged=_add(before.unchanged, after.unchanged),
         missing=_add(before.missing, after.missing),
     )
+    told = [f"took {_describe_extracts(one)}" for one in (before, after, details) if one.extracts]
+    if len(told) == 3 and first.message.startswith(told[0]) and further.message.startswith(told[1]) and not types:
+        remarks = first.message.removeprefix(told[0]), further.message.removeprefix(told[1])
+        message = f"{told[2]}{''.join(dict.fromkeys(remarks))}"
     return replace(further, message=message, details=details)
 
 

@@ -109,6 +109,9 @@ def test_several_extracts_are_taken_in_their_order(tmp_path: Path) -> None:
     outcome = take(pipeline)
     assert outcome.facts["extracts"] == ["2026-11-01", "2026-11-02", "2026-11-03"]
     assert counts(outcome) == (1 + 2 + 2, 1, 0)
+    assert (
+        outcome.message == "took 3 extracts, 2026-11-01 to 2026-11-03: 5 changes (1 of them deletes), 0 rows unchanged"
+    )
     assert live(pipeline) == {3: "c"}
 
 
