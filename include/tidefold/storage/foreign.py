@@ -39,7 +39,7 @@ def find_foreign(text: str, address: CloudAddress) -> StoreWrongError | None:
             f"What answers at `{host}` does not speak TLS.", f"Write `http://` in {name}, or correct the port."
         )
     if bad := _CERTIFICATE.search(text):
-        hint = f"Install the certificate of its authority on this machine, or correct the host in {name}."
+        hint = f"Name the file with the certificate of its authority in SSL_CERT_FILE, or correct the host in {name}."
         return _make(f"The certificate of `{host}` is not trusted ({bad[1]}).", hint)
     if is_open and _UNCLEAR.search(text) and speaks_tls(url.hostname or "", url.port or 80):
         return _make(f"What answers at `{host}` speaks TLS.", f"Write `https://` in {name}, or correct the port.")

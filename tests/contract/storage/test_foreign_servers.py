@@ -168,11 +168,19 @@ def test_http_to_a_server_with_tls_says_which_scheme(serve: Serve, tmp_path: Pat
     refuse_each(place, "speaks TLS.", "Write `https://` in AWS_ENDPOINT_URL")
 
 
-def test_a_certificate_that_nobody_trusts_is_named(serve: Serve, tmp_path: Path) -> None:
+def test_a_certificate_that_nobody_trusts_is_named(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kind = type("Server", (_SecureServer,), {"context": _trusting(tmp_path)})
     place = serve(answering(404, ""), "https", kind)
-    with pytest.raises(StoreRefusedError, match=rf"certificate of `{place}` is not trusted \(UnknownIssuer\)"):
+    with pytest.raises(
+        StoreRefusedError, match=rf"certificate of `{place}` is not trusted \(UnknownIssuer\)"
+    ) as refused:
         open_store("s3://bucket/store", HERE).read("x")
+    assert "SSL_CERT_FILE" in refused.value.hint
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    with pytest.raises(StoreRefusedError, match="is no S3 server"):  # Another client: one is kept a process.
+        open_store("s3://other-bucket/store", HERE).read("x")
 
 
 def test_a_server_that_speaks_no_http_is_named(serve: Serve) -> None:
@@ -197,7 +205,9 @@ def test_a_page_from_a_store_that_answered_before_is_an_outage(s3: S3Bucket, mon
 
 def _trusting(folder: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    for name, text in zip(("key.pem", "certificate.pem"), Authority().issue("127.0.0.1"), strict=True):
+    authority = Authority()
+    (folder / "authority.pem").write_text(authority.pem)
+    for name, text in zip(("key.pem", "certificate.pem"), authority.issue("127.0.0.1"), strict=True):
         (folder / name).write_text(text)
     context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
     return context
