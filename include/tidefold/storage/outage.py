@@ -80,7 +80,7 @@ class Outage:
     service: str = "S3"
     _answered: bool = False
     _began: float | None = None
-    _told: float = 0.0
+    _told: float = float("-inf")
 
     @property
     def has_answered(self) -> bool:
@@ -102,13 +102,12 @@ class Outage:
             timer.cancel()
 
     def _tell_silence(self) -> None:
-        if not self._told:
-            self._told = self.clock()
+        if self._may_tell():
             _log.warning("%s has not answered for %.0f s. The request waits.", self.service, _FIRST_LINE_SECONDS)
 
     def end(self) -> None:
         """Records that the store answered a request."""
-        self._answered, self._began, self._told = True, None, 0.0
+        self._answered, self._began = True, None
 
     def begin_request(self) -> float:
         """Returns the instant from which the patience with this request counts."""
@@ -130,8 +129,7 @@ class Outage:
         if left <= 0:
             return None
         pause = min(left, self.draw() * min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries - 1, 16)))
-        if now - self._told >= _LINE_SECONDS if self._told else seconds + pause >= _FIRST_LINE_SECONDS:
-            self._told = now
+        if seconds + pause >= _FIRST_LINE_SECONDS and self._may_tell():
             _log.warning(
                 "%s has failed for %.0f s (%s). The request is sent again for %.0f s more.",
                 self.service,
@@ -140,6 +138,13 @@ class Outage:
                 left,
             )
         return pause
+
+    def _may_tell(self) -> bool:
+        now = self.clock()
+        if now - self._told < _LINE_SECONDS:
+            return False
+        self._told = now
+        return True
 
 
 def may_succeed_later(status: int) -> bool:

@@ -111,9 +111,21 @@ def test_an_outage_is_reported_after_seconds_and_then_a_few_times_a_minute(caplo
         outlast(outage, clock, 60)
         assert 3 <= len(caplog.messages) <= 6
         outage.end()
+        clock.now += 60
         caplog.clear()
         outlast(outage, clock, 5)
     assert len(caplog.messages) == 1, "of the next outage"
+
+
+def test_many_requests_of_which_some_succeed_are_no_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(PATIENCE, clock, draw=lambda: 1.0)
+    began = outage.begin_request()
+    for tries in range(1, 60):
+        clock.now += 1
+        outage.end()
+        outage.choose_pause(began, tries, "SlowDown")
+    assert 3 <= len(caplog.messages) <= 5
 
 
 def test_a_request_that_waited_long_for_its_answer_is_reported_when_it_fails(caplog: pytest.LogCaptureFixture) -> None:
