@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -11,6 +12,8 @@ from tidefold.interruption import interrupt
 
 def main() -> None:
     """Runs a command; `tidefold` of an installed package calls this. SIGTERM interrupts it as Ctrl-C does."""
+    for name in ("stdout", "stderr"):  # A shell may close them: `>&-`.
+        setattr(sys, name, getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # A shell lets programs behind it ignore Ctrl-C.
         signal.signal(signal.SIGINT, _interrupt)

@@ -37,6 +37,8 @@ _BUG_CODE = 1
 _INTERRUPTED = 130
 _Config = Annotated[Path, typer.Option("--config", "-c", envvar="TIDEFOLD_CONFIG", help="The configuration file.")]
 _Debug = Annotated[bool, typer.Option("--debug", help="Print a traceback with an error.")]
+# Why texts of this command could not be written.
+_lost: list[OSError] = []
 _RUN = re.compile(r"[\w./:+-]{1,200}")
 OptionalSnapshot = Annotated[int | None, typer.Argument(help="Id of the snapshot.", metavar="SNAPSHOT", min=1)]
 Live = Annotated[bool, typer.Option("--live", help="Include changes that are ingested but not folded.")]
@@ -160,14 +162,16 @@ class Terminal:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Writes a text. Once nobody reads (`| head`), the command goes on, and what it prints is dropped."""
+    """Writes a text. Once nobody reads (`| head`), or a disk is full, the command goes on, and the text is dropped."""
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+        if not isinstance(error, BrokenPipeError):
+            _lost.append(error)
 
 
 def _finite(data: Any) -> Any:
@@ -226,8 +230,11 @@ def command(act: Callable[..., int | None], words: str) -> Callable[..., None]:
     @wraps(act)
     def run(*, config: Path, format: Format, debug: bool, **options: Any) -> None:
         terminal = Terminal(config, format, debug, words)
+        _lost.clear()
         with terminal.errors():
             code = act(terminal, **options)
+            if not code:
+                _require_written()
         if code:
             raise typer.Exit(code)
 
@@ -236,6 +243,14 @@ def command(act: Callable[..., int | None], words: str) -> Callable[..., None]:
     run.__doc__ = help_text(act.__doc__)
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _require_written() -> None:
+    """Raises TidefoldError if a part of what the command printed is lost."""
+    if _lost:
+        raise TidefoldError(
+            "OUTPUT_LOST", f"The command is done, but what it printed could not be written: {_lost[0].strerror}."
+        )
 
 
 def help_text(docstring: str | None) -> str:

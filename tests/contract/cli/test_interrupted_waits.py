@@ -104,7 +104,8 @@ def test_the_first_signal_ends_a_command_that_waits_for_a_store(
     assert "[INTERRUPTED]" in told
 
 
-def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("target", "code"), [("| true", 0), (">&-", 0), ("> /dev/full", 1)])
+def test_a_run_goes_on_when_its_output_goes_nowhere(tmp_path: Path, target: str, code: int) -> None:
     """Fault: `tidefold run | head -2` ended without a word in the middle of a snapshot, which then stayed open."""
     path = tmp_path / "tidefold.yaml"
     source = "{format: csv, path: landing}, columns: {id: int}, key: [id], order: file"
@@ -112,9 +113,11 @@ def test_a_run_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing/1.csv").write_text("id\n7\n")
     arguments = [sys.executable, "-m", "tidefold.cli", "run", "-c", str(path)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    shell = arguments if target == "| true" else ["sh", "-c", f'exec "$@" {target}', "sh", *arguments]
+    with subprocess.Popen(shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        process.stdout.close()
+        process.stdout.close()  # Nobody reads.
         told = process.communicate(timeout=60)[1]
-    assert process.returncode == 0, told
+    assert process.returncode == code, told
+    assert ("[OUTPUT_LOST]" in told) is bool(code)
     assert (tmp_path / "store/tables/items/_delta_log/00000000000000000000.json").exists()
