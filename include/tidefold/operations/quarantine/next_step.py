@@ -66,8 +66,8 @@ def advise_on_log(pipeline: Pipeline, log: str) -> str:
 def explain_refused_offsets(pipeline: Pipeline, state: LogState, problem: FileProblem) -> FileProblem:
     """Returns the problem of a landed file; if it brings refused records again, with the step that really helps."""
     if problem.code == "LANDED_CHANGED" and has_extracts(pipeline.log(state.log).source):
-        hint = "Restore the earlier file. Land the mended rows as a later extract: a time in its name counts, such as"
-        return replace(problem, hint=f"{hint} `{_LATER_EXTRACT}`.")
+        hint = "Remove it, or restore the earlier file. Land the mended rows as a later extract: a time in its name"
+        return replace(problem, hint=f"{hint} counts, such as `{_LATER_EXTRACT}`.")
     if _is_numbered(state):
         return problem
     refused = [entry for entry in state.landed if entry.quarantined or entry.settled]
