@@ -39,7 +39,7 @@ from tidefold.operations.doctor.airflow_setup import AirflowSetup
 from tidefold.operations.doctor.buckets import advise
 from tidefold.operations.doctor.doctor import CHECKS, DoctorCheck, Surroundings, diagnose, start_check
 from tidefold.operations.doctor.finding import DoctorFinding, FindingLevel
-from tidefold.storage import identity
+from tidefold.storage import identity, outage
 from tidefold.storage.local_store import LocalStore
 from tidefold.wiring import open_pipeline
 
@@ -545,6 +545,7 @@ def test_a_store_that_does_not_answer_is_found_out_once(
     change(config_path, "store: store\n", f"store: {s3.address}\n")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.delenv("AWS_MAX_ATTEMPTS")
+    monkeypatch.setattr(outage, "TEST_PATIENCE", 1.0)
     found = diagnose(Surroundings(PROJECT, config_path, (), no_airflow))
     told = [(f.level, f.message) for f in found if f.check == "store"]
     assert [level for level, _ in told] == [FAIL, WARN]
