@@ -105,8 +105,9 @@ def open_runs(
 
 def _print_left_open(terminal: Terminal, run: FullRun, aborts: Sequence[Outcome]) -> None:
     """Prints what goes on with the logs whose abort failed, as in an outage: another run would be refused."""
-    failed = [one.log for one in aborts if one.error]
     made = {o.log: o.snapshot for o in run.outcomes.get("materialize", ()) if o.snapshot and not o.error}
+    # A store that refuses from the beginning has nothing of this run.
+    failed = [one.log for one in aborts if one.error and (one.error.transient or one.log in made)]
     for log in failed:
         if log in made:
             terminal.note(f"{log}: snapshot {made[log]} is still open")
