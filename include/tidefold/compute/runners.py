@@ -236,8 +236,9 @@ def _run_guarded(work: TaskWork, task: str) -> str:
     except TidefoldError as error:
         return json.dumps({"error": to_wire(error)})
     except Exception as error:
+        failure = wrap_unexpected(error)
         _log.exception("A task failed.")
-        return json.dumps({"error": to_wire(wrap_unexpected(error))})
+        return json.dumps({"error": to_wire(failure)})
 
 
 def _answer(text: str) -> TaskAnswer:

@@ -24,6 +24,7 @@ from tidefold.domain.retention.local_copies import CopyName
 from tidefold.domain.source_progress import NO_POSITION, StreamPosition
 from tidefold.domain.uploads import NO_UPLOADS, ONCE, RetryPolicy, UploadTotals
 from tidefold.errors import InvalidInputError, StorageError, TidefoldError, WireError, to_wire, wrap_unexpected
+from tidefold.interruption import raise_if_interrupted
 from tidefold.operations.ground.pipeline import Pipeline, now
 from tidefold.operations.local_copies.inventory import without_room
 from tidefold.sources.api import ParsedFile, SchemaStopError, Source, UnfitFileError, source_of
@@ -156,6 +157,7 @@ class _Parsing:
             for table in fill_key_groups(self._file_tables(), self.part.shape):
                 yield self.part.log, table
         except Exception as error:
+            raise_if_interrupted(error)
             _log.exception("`%s` cannot be parsed.", self.part.log)
             if (own := self.part.feed.own) and not isinstance(error, TidefoldError):
                 error = InvalidInputError("SOURCE_FAILED", f"Source `{own}` failed: {type(error).__name__}: {error}.")
