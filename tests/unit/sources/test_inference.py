@@ -22,7 +22,7 @@ from tidefold.sources.inference.json_samples import find_record_path
 from tidefold.sources.inference.operations import find_ops
 from tidefold.sources.inference.proposal import NUMERIC, ProposalQuestion, ProposedColumn, ProposedLog, log_ids
 from tidefold.sources.inference.propose import propose
-from tidefold.sources.inference.roles import find_keys, find_orders, key_question
+from tidefold.sources.inference.roles import find_keys, find_orders, key_question, never_falls
 from tidefold.sources.inference.strange_rows import explain_strange_rows
 from tidefold.sources.inference.values import column_of_texts, column_of_values
 from tidefold.sources.landing.folders import pattern_for
@@ -275,6 +275,18 @@ def test_a_tie_does_not_hide_the_column_that_says_when_a_row_changed(
         "its name says when a row changed. Where it is the same, the later file or row counts" in order.because
     ) is sure
     assert ("`updated_at` is the same in different rows of a key." in order.text) is not sure
+
+
+def test_times_that_never_fall_may_order_rows_also_if_many_are_of_one_minute() -> None:
+    """Fault: `order: file` was assumed, because no column said when a row changed."""
+    minutes = [f"{day:02d}/10/2026 05:0{minute}" for day in (30, 31) for minute in range(4) for _ in range(6)]
+    found = rows(id=[n % 3 for n in range(48)], v=[*range(48)], geaendert=[*minutes], bestellt=minutes[::-1])
+    columns = [ProposedColumn("v", "int"), *(ProposedColumn(name, "timestamp") for name in ("geaendert", "bestellt"))]
+    format_ = ["%d/%m/%Y %H:%M"]
+    rising = [c.name for c in columns if never_falls(c, [found[:30], found[30:]], format_)]
+    assert rising == ["geaendert"]
+    assert list(find_orders(columns, found, ["id"], rising)) == ["geaendert"]
+    assert list(find_orders(columns, found, ["id"])) == []
 
 
 def test_a_column_with_nulls_is_named_where_its_name_says_when_a_row_changed(tmp_path: Path) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
+
+import pyarrow as pa
 
 from tidefold.domain.table.types import parse_type
 from tidefold.sources.inference.file_order import FileOrder
 from tidefold.sources.inference.operations import Data, OpCandidate, Parts, text_of
 from tidefold.sources.inference.proposal import ProposalQuestion, ProposedColumn
+from tidefold.sources.records.text_forms import Spelling, in_normal_form
 
 _KEY_NAMES = re.compile(r"key|uuid|guid|pk|code|sku|isin|email|number|no|nr", re.IGNORECASE)
 _ORDER_NAMES = re.compile(
@@ -46,6 +49,8 @@ _LONG_TEXT, _SEVERAL = 64, 2
 _SOME, _MOST = 0.1, 0.8
 # A column with at most this share of ties orders rows; the file decides between these.
 _FEW = 0.5
+# Times of fewer values say too little.
+_TIMES = 8
 
 
 def describes_row(name: str) -> bool:
@@ -184,10 +189,26 @@ def _freeze(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"{name}={value!r}" for name, value in row.items())
 
 
-def find_orders(columns: Sequence[ProposedColumn], rows: Data, key: Sequence[str]) -> dict[str, float]:
+def never_falls(column: ProposedColumn, parts: Parts, formats: Sequence[str]) -> bool:
+    """Whether the times of a column rise from row to row of each file, and none is null."""
+    seen = set[Any]()
+    for part in parts if column.type == "timestamp" else ():
+        values: list[Any] = [row.get(column.name) for row in part]
+        if None not in values and all(isinstance(one, str) for one in values):
+            values = in_normal_form(pa.array(values), "timestamp", Spelling(formats)).to_pylist()
+        if None in values or any(one > other for one, other in pairwise(values)):
+            return False
+        seen.update(values)
+    return len(seen) >= _TIMES
+
+
+def find_orders(
+    columns: Sequence[ProposedColumn], rows: Data, key: Sequence[str], rising: Collection[str] = ()
+) -> dict[str, float]:
     """Returns columns that may order the rows of a key, the likeliest first, each with the share of its ties.
 
     They are never null. Ties: rows that follow another row of their key, and have the value of another one.
+    rising: the columns whose times never fall. Such a one may be too coarse for rows of one minute.
     """
     names = [c.name for c in columns]  # A delete that brings its row as it was comes after it.
     contents = [{name: row.get(name) for name in names} for row in rows]
@@ -199,7 +220,7 @@ def find_orders(columns: Sequence[ProposedColumn], rows: Data, key: Sequence[str
     changes = max(1, len(distinct) - count(*key))
     fit = [c for c in columns if c.name not in key and _can_order(c) and not _count_nulls(c, rows) and rows]
     ties = {c.name: (len(distinct) - count(*key, c.name)) / changes for c in fit}
-    likely = [c for c in fit if ties[c.name] <= _FEW or order_score(c) >= 2]
+    likely = [c for c in fit if ties[c.name] <= _FEW or order_score(c) >= 2 or c.name in rising]
     return {c.name: ties[c.name] for c in sorted(likely, key=lambda c: (-order_score(c), ties[c.name] > 0))}
 
 

@@ -186,7 +186,9 @@ def _choose(feed: SampledFeed) -> _Candidates:
     key = keys[0] if keys else ()
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
-    ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key)
+    formats = feed.options.get("timestamp_formats", ())
+    rising = [c.name for c in columns if roles.never_falls(c, parts, formats)]
+    ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key, rising)
     files = _read_files(feed, columns, keys)
     orders = roles.add_files(columns, ties, files) if files else [*ties]
     # What counts the changes differs in all rows, too.
