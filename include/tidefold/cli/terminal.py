@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import math
 import os
@@ -104,10 +105,7 @@ class Terminal:
             if isinstance(shown, str):
                 self.line(shown)
             elif self.format is Format.TEXT:
-                console = _console()
-                with console.capture() as drawn:
-                    console.print(shown)
-                _write(sys.stdout, drawn.get())
+                _write(sys.stdout, _draw(shown))
 
     def json(self, data: Mapping[str, Any]) -> None:
         """Prints the one JSON object of a call if the format is JSON."""
@@ -190,10 +188,16 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((_PIPED_WIDTH, 0)).columns
 
 
-def _console() -> Any:
+def _draw(part: Any) -> str:
+    """Returns the text of a rich table."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, width=terminal_width(), highlight=False, emoji=False, markup=False)
+    drawn, is_terminal = io.StringIO(), sys.stdout.isatty()
+    console = Console(
+        file=drawn, force_terminal=is_terminal, width=terminal_width(), highlight=False, emoji=False, markup=False
+    )
+    console.print(part)
+    return drawn.getvalue()
 
 
 def choose_logs(pipeline: Pipeline, logs: Sequence[str] | None) -> list[str]:

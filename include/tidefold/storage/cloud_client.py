@@ -58,6 +58,7 @@ _CODE = re.compile(r"(?:<Code>|\(code: )([A-Z]\w+)")
 _ABSENT, _NO_BUCKET = {"NoSuchKey", "BlobNotFound"}, {"NoSuchBucket", "InvalidBucketName", "ContainerNotFound"}
 # versitygw answers 404 where S3 answers 403.
 UNKNOWN_KEY, _WRONG_SECRET = {"InvalidAccessKeyId", "XAdminUserNotFound"}, "SignatureDoesNotMatch"
+_WRONG_REGION, _MESSAGE = "AuthorizationHeaderMalformed", re.compile(r"<Message>([^<]*?)\.?</Message>")
 _NO_ANSWER = re.compile("HTTP error|(?<!from )response|request or")
 # The address where a machine of a cloud asks for its role is obstore's last way to log in.
 _NO_LOGIN = re.compile(r"169\.254\.169\.254|Credentials \{|token request")
@@ -292,23 +293,14 @@ class CloudBucket:
             return self._make_missing()
         if code in _ABSENT or is_absent:
             return NotFoundError("NOT_FOUND", f"`{path}` does not exist.")
-        if unfit := self._find_foreign(error) or find_unfit(path, status, service.name):
-            return unfit
-        if code in UNKNOWN_KEY:
-            hint = f"Check the credentials. {service.login}"
-            return StoreWrongError("STORE_DENIED", f"{service.name} does not know the access key id.", hint=hint)
-        if code == _WRONG_SECRET:
-            message = f"The secret key is wrong: it does not belong to the access key id ({code})."
-            return StoreWrongError("STORE_DENIED", message, hint=service.login)
+        if wrong := self._find_foreign(error) or find_unfit(path, status, service.name) or self._find_refusal(error):
+            return wrong
         if isinstance(error, InvalidPathError):
             return StorageError(
                 "STORE_KEY",
                 f"`{path}`: {_first_lines(error)}.",
                 hint="Give that object another name, or delete it: its folder cannot be listed.",
             )
-        if not was_sent(error):
-            message = f"There are no credentials for {service.name}."
-            return StoreWrongError("STORE_CREDENTIALS", message, hint=service.login)
         if status in (401, 403):
             reason = code or "no reason given"
             hint = f"Check the credentials; they need {service.rights}."
@@ -338,6 +330,20 @@ class CloudBucket:
                 raise self.as_ours(self._address.bucket, error) from error
             return False
         return True
+
+    def _find_refusal(self, error: Exception) -> StoreWrongError | None:
+        """Returns the error for credentials or a region that the service does not take; None: it is another one."""
+        code, service = code_of(error), self._service
+        if code == _WRONG_REGION:
+            said = match[1].replace("&#34;", '"') if (match := _MESSAGE.search(str(error))) else code
+            return StoreWrongError("STORE_DENIED", f"{service.name} refuses: {said}.", hint="Set AWS_REGION.")
+        if code in UNKNOWN_KEY or code == _WRONG_SECRET:
+            secret = f"The secret key is wrong: it does not belong to the access key id ({code})."
+            message = secret if code == _WRONG_SECRET else f"{service.name} does not know the access key id."
+            return StoreWrongError("STORE_DENIED", message, hint=service.login)
+        if was_sent(error) or isinstance(error, InvalidPathError):
+            return None
+        return StoreWrongError("STORE_CREDENTIALS", f"There are no credentials for {service.name}.", hint=service.login)
 
     def _find_foreign(self, error: Exception) -> StoreWrongError | None:
         """Returns the error for a server that is none of the service; None: it may be one, or has proved it."""

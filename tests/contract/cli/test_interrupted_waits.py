@@ -40,9 +40,13 @@ def command(prog_name):
         print("interrupted" if wait(3600) else "over", flush=True)
         library.pthread_mutex_unlock(mutex)
 
-    threading.Thread(target=hold, daemon=True).start()
-    held.wait()
-    library.pthread_mutex_lock(mutex)
+    thread = threading.Thread(target=hold, daemon=True)
+    try:  # The handler may still run here.
+        thread.start()
+        held.wait()
+        library.pthread_mutex_lock(mutex)
+    finally:
+        thread.join()
 
 entry.app = command
 entry.main()

@@ -572,3 +572,10 @@ def test_a_wrong_secret_key_is_no_missing_right(s3: S3Bucket, store: Store) -> N
     with pytest.raises(StorageError, match="The secret key is wrong") as told:
         store.read("x")
     assert "s3:GetObject" not in told.value.hint
+
+
+def test_a_wrong_region_names_the_setting_and_is_no_outage(s3: S3Bucket, store: Store) -> None:
+    s3.server.fail("GET", "/x", status=400, code="AuthorizationHeaderMalformed")
+    with pytest.raises(StorageError, match="S3 refuses") as told:
+        store.read("x")
+    assert (told.value.hint, told.value.exit_code) == ("Set AWS_REGION.", 2)

@@ -43,7 +43,8 @@ def find_alarms(status: LogStatus, thresholds: AlarmThresholds, now: str) -> lis
 def _find_damage(status: LogStatus) -> Iterator[LogAlarm]:
     if status.proof and status.proof.damaged:
         message = f"{count_noun(len(status.proof.damaged), 'damaged file')}, found by `{status.proof.by}`."
-        yield LogAlarm(status.log, AlarmKind.DAMAGE, message, f"`tidefold check verify {status.log} --repair`.")
+        hint = f"`tidefold check verify {status.log} --repair` repairs them, or says what does."
+        yield LogAlarm(status.log, AlarmKind.DAMAGE, message, hint)
     if status.proof and (read := status.proof.readers) and read.error:
         yield LogAlarm(status.log, AlarmKind.DAMAGE, read.error, read.hint)
     if status.proof and (source := status.proof.source) and source.differ:

@@ -57,7 +57,7 @@ def test_an_ingest_counts_versions_of_the_table(tmp_path: Path) -> None:
     said = at.run().output
     assert "took 2 versions: 2 changes" in said
     write(at, (3, "a"))
-    assert "took 1 version: 1 change," in at.run().output
+    assert "took 1 version: 1 change;" in at.run().output
 
 
 @pytest.mark.rotates(6)
