@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidefold.errors import TidefoldError
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,6 +49,26 @@ def connect(memory: int | None = None, scratch: str = "") -> Iterator[duckdb.Duc
         raise
     connection.close()
     _idle[os.getpid()].append(database)
+
+
+@contextmanager
+def open_stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatchReader]:
+    """Opens batches as a stream for DuckDB. Raises their own TidefoldError, of which DuckDB leaves only the text."""
+    import duckdb
+
+    failed: list[TidefoldError] = []
+    try:
+        yield pa.RecordBatchReader.from_batches(schema, _note_errors(batches, failed))
+    except duckdb.Error as error:
+        raise (failed[0] if failed else error) from error
+
+
+def _note_errors(batches: Iterable[pa.RecordBatch], failed: list[TidefoldError]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except TidefoldError as error:
+        failed.append(error)
+        raise
 
 
 def open_database(memory: int | None, scratch: str) -> duckdb.DuckDBPyConnection:

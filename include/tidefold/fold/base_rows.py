@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidefold.changelog.duckdb_connections import open_stream
 from tidefold.changelog.key_group_hash import key_groups_of
 from tidefold.changelog.schema import GONE, Aligner, sidecar_schema, table_schema
 from tidefold.delta.deletion_vectors import without_deleted
@@ -19,7 +19,6 @@ from tidefold.domain.key_groups import KeyGroups, OwnedRows
 from tidefold.domain.log_state import Expire, TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
 from tidefold.domain.table.table_spec import Engine
-from tidefold.errors import RefusedError
 from tidefold.fold.inputs import Inputs
 from tidefold.fold.merge.arrow_merge import rows_of
 from tidefold.fold.plan import Input
@@ -90,21 +89,8 @@ def open_base(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> Iterator[pa
         # Opened and checked before the merge begins: inside it DuckDB would wrap the error.
         streams = [(one, opened.enter_context(inputs.open(one)[1])) for one in shown]
         files = [(one, pq.ParquetFile(stream)) for one, stream in streams]
-        failed: list[RefusedError] = []
-        batches = _note_errors((b for one, parquet in files for b in _rows(one, parquet, base, bucket)), failed)
-        try:
-            yield pa.RecordBatchReader.from_batches(table_schema(base.aligner.shape), batches)
-        except duckdb.Error as error:
-            raise (failed[0] if failed else error) from error
-
-
-def _note_errors(batches: Iterator[pa.RecordBatch], failed: list[RefusedError]) -> Iterator[pa.RecordBatch]:
-    """Passes the batches on and notes an error, because DuckDB's own error does not contain the reason."""
-    try:
-        yield from batches
-    except RefusedError as error:
-        failed.append(error)
-        raise
+        batches = (b for one, parquet in files for b in _rows(one, parquet, base, bucket))
+        yield opened.enter_context(open_stream(table_schema(base.aligner.shape), batches))
 
 
 def _read_hidden(inputs: Inputs, base: BaseFiles, bucket: KeyGroups) -> pa.Table | None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from tidefold.changelog.duckdb_connections import open_database
+from tidefold.changelog.duckdb_connections import open_database, open_stream
 from tidefold.changelog.key_group_hash import key_group_sql, quote_name
 from tidefold.changelog.schema import table_schema
 from tidefold.delta.deletion_vectors import Places
 from tidefold.domain.log_state import TableSpec
 from tidefold.domain.snapshot.manifest import DataFile
-from tidefold.errors import CorruptError, TidefoldError
+from tidefold.errors import CorruptError, StorageError, TidefoldError
 from tidefold.quality.run.count_memory import Counts, ShareAnswer, ShareWork
 from tidefold.quality.run.counts import Count, not_computed, query_counts, query_groups
 from tidefold.quality.run.file_rows import file_rows
@@ -64,6 +64,8 @@ class BucketCounts:
                     with database.cursor() as connection:
                         counter = _ShareCounter(self, store, connection)
                         answers.append(joint.get(number) or counter.count(self.shares[number]))
+            except StorageError:
+                raise
             except (duckdb.Error, pa.ArrowException, OSError) as error:
                 raise not_computed("all of the log", str(error)) from error
         return msgspec.json.encode(answers).decode()
@@ -210,8 +212,9 @@ class _ShareCounter:
         schema = table_schema(self.work.shape)
         fields = [schema.field(name).with_nullable(True) for name in names]
         fields += [pa.field(number, pa.int32())] if number else []
-        self.connection.register("arriving", pa.RecordBatchReader.from_batches(pa.schema(fields), batches))
-        self.connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM arriving{matched}")
+        with open_stream(pa.schema(fields), batches) as rows:
+            self.connection.register("arriving", rows)
+            self.connection.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM arriving{matched}")
         self.connection.unregister("arriving")
 
     def _match(self, fresh: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from tidefold.changelog.duckdb_connections import open_stream
 from tidefold.changelog.schema import find_column_type, table_schema
 from tidefold.compute.runners import in_threads
 from tidefold.domain.log_state import TableSpec
@@ -66,7 +67,10 @@ class DuckDBEngine:
         batches = (b for file in manifest.shown for b in file_rows(store, manifest.data_folder, file, manifest.shape))
         table = f"rows_{uuid.uuid4().hex}"
         try:
-            return self.load(table, pa.RecordBatchReader.from_batches(schema, batches))
+            with open_stream(schema, batches) as rows:
+                return self.load(table, rows)
+        except StorageError:
+            raise
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             line = clip_text(" ".join(str(error).split()))
             message = f"`{manifest.data_folder}` cannot be read: {line}"
