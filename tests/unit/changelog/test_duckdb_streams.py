@@ -21,6 +21,5 @@ def test_the_error_of_a_stream_keeps_its_code_and_its_next_step() -> None:
         raise StorageError("STORAGE", "S3 does not answer.")
 
     with pytest.raises(StorageError) as told, connect() as duck, open_stream(SCHEMA, read()) as rows:
-        duck.register("arriving", rows)
-        duck.execute("CREATE TEMP TABLE kept AS SELECT * FROM arriving")
+        duck.register("arriving", rows).execute("CREATE TEMP TABLE kept AS SELECT * FROM arriving")
     assert (told.value.code, told.value.exit_code, told.value.transient) == ("STORAGE", 6, True)

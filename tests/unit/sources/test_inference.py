@@ -195,12 +195,12 @@ def long(*names: str) -> list[ProposedColumn]:
     return [ProposedColumn(name, "timestamp" if name.endswith("_at") else "long") for name in names]
 
 
-LIVES = [(1, "N"), (2, "N"), (1, "A"), (3, "N"), (2, "A"), (1, "L"), (2, "L"), (1, "N")]
+LIVES = [(nr, code) for code in "NAAL" for nr in (1, 2)] + [(1, "N"), (3, "N"), (4, "N")]
 
 
 def test_codes_of_any_language_are_asked_for_where_the_rows_of_keys_begin_and_end_with_them() -> None:
     """Fault: `vorgang` with N, A and L was data, and every deleted order stayed a row."""
-    found = rows(nr=[nr for nr, _ in LIVES], vorgang=[code for _, code in LIVES], seq=[*range(8)])
+    found = rows(nr=[nr for nr, _ in LIVES], vorgang=[code for _, code in LIVES], seq=[*range(11)])
     [op] = find_ops([*found[0]], found)
     assert (op.column, op.upsert, op.delete, op.sure, op.lives_of) == ("vorgang", ("N", "A"), ("L",), False, "nr")
     columns = [ProposedColumn(name, "long") for name in ("nr", "seq")]
@@ -215,6 +215,7 @@ def test_codes_of_any_language_are_asked_for_where_the_rows_of_keys_begin_and_en
         [(nr, "JN"[code == "N"]) for nr, code in LIVES],  # Two values are a flag.
         [(nr, {"N": "open", "A": "paid", "L": "sent"}[code]) for nr, code in LIVES],  # A state is data.
         [(nr, code) for nr, code in LIVES if nr == 1],  # One key shows nothing.
+        [(nr, code) for code in "NAL" for nr in (1, 2, 3)],  # Each state is left for the next one.
     ],
 )
 def test_codes_that_rows_do_not_begin_and_end_with_are_data(lives: list[tuple[int, str]]) -> None:

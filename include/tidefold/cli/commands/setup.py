@@ -278,8 +278,9 @@ def find_coarse_orders(config: Config) -> list[str]:
         elif all(types[name] == "date" for name in shape.column_order):
             why = "is a date, so changes of one day have one order"
         elif types[shape.column_order[0]] == "timestamp" and (zone := _find_changing_zone(log)):
-            why = f"without a zone is the time of {zone}: in the hour that its clocks show twice, the first pass counts"
-            warnings.append(f"logs.{log.id}.order: `{named}` {why}. Let the source write UTC, or order by a counter.")
+            why = f"without a zone is in {zone}: an older change may win in the hour that its clocks show twice"
+            first = shape.column_order[0]
+            warnings.append(f"logs.{log.id}.order: `{first}` {why}. Let the source write UTC, or put a counter first.")
             continue
         else:
             continue

@@ -171,7 +171,10 @@ def _find_codes(names: Sequence[str], rows: Data) -> list[OpCandidate]:
 
 
 def _find_lives(name: str, key: str, rows: Data) -> Iterator[OpCandidate]:
-    """Yields the operation if one code only begins the rows of a key, or comes after one that only ends them."""
+    """Yields the operation if one code only begins the rows of a key, or comes after one that only ends them.
+
+    Another code must follow itself, as updates do: a state is left for the next one.
+    """
     last: dict[Any, str] = {}
     steps: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -183,7 +186,8 @@ def _find_lives(name: str, key: str, rows: Data) -> Iterator[OpCandidate]:
         between = [code for code in codes if code not in (begin, end)]
         begins = all((before in ("", end)) == (code == begin) for before, code in steps if before or code == begin)
         entered, left = (sum(steps[begin, code] for code in between), sum(steps[code, end] for code in between))
-        if begins and min(steps["", begin], entered, left) >= _SEVERAL:
+        again = max(steps[code, code] for code in between)
+        if begins and min(steps["", begin], entered, left, again) >= _SEVERAL:
             yield OpCandidate(name, (begin, *between), (end,), sure=False, inserts=(begin,), lives_of=key)
 
 

@@ -84,4 +84,4 @@ def test_validate_warns_of_orders_that_often_tie(tmp_path: Path) -> None:
     local = {"local": "key: [id]\ncolumns: {id: long, at: timestamp}\norder: [at]"}
     for zone, twice in {"Europe/Berlin": True, "Etc/GMT-1": False}.items():
         landing = Landing.make(tmp_path / zone, local, f"format: csv, time_zone: {zone}")
-        assert (f"`at` without a zone is the time of {zone}" in landing.call("validate").output) is twice
+        assert (f"`at` without a zone is in {zone}" in landing.call("validate").output) is twice
