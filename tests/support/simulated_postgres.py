@@ -25,16 +25,21 @@ class Place:
     """Where a connector is: in which transaction (by its number), behind which event, which commit it knows.
 
     processed: what it processed last, or its snapshot.
+    is_said: that the commit is what it processed last: it has seen none.
     """
 
     transaction: int
     processed: int
     event: int | None = None
     commit: int | None = None
+    is_said: bool = False
 
 
 class SimulatedPostgres:
-    """rows: those that are committed. topic: for each partition, what the connector has sent."""
+    """rows: those that are committed. topic: for each partition, what the connector has sent.
+
+    begins_unsaid: a partition begins with a change whose commit is none, which nothing shows (decision 0068, "Limit").
+    """
 
     def __init__(self, rnd: Random, partitions: int = 1) -> None:
         self.rnd, self.partitions = rnd, partitions
@@ -42,6 +47,7 @@ class SimulatedPostgres:
         self.open: list[Transaction] = []
         self.done: list[Transaction] = []
         self.topic: list[list[dict[str, Any]]] = [[] for _ in range(partitions)]
+        self.begins_unsaid = False
         self.at: Place | None = None
         self.stored: Place | None = None
 
@@ -96,6 +102,7 @@ class SimulatedPostgres:
             one = self.done[self.at.transaction]
             rest = [event for event in one.events if self.at.event is None or event[0] > self.at.event]
             for position, key, value in rest[:events]:
+                self.begins_unsaid |= self.at.is_said and not self.topic[key % self.partitions]
                 self._send("d" if value is None else "u", key, value, self.at.commit, position, one.time)
                 self.at.event = position
                 if self.rnd.random() < 0.4:
@@ -110,7 +117,8 @@ class SimulatedPostgres:
         if self.stored:
             at = self.stored
             said = at.processed if self.rnd.random() < 0.8 else None
-            self.at = Place(at.transaction, at.processed, at.event, said if at.commit is None else at.commit)
+            is_said = at.commit is None and said is not None
+            self.at = Place(at.transaction, at.processed, at.event, said if is_said else at.commit, is_said)
 
     def _send(
         self,

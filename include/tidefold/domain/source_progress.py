@@ -95,9 +95,13 @@ class StreamPosition(NamedTuple):
 
     def after(self, former: StreamPosition) -> StreamPosition:
         """Returns this position of a file's reader, which may not have known what the partition had reached."""
-        highest = ("max_order", "begun", "ended", "early", "replaced", "since")
+        highest = ("max_order", "begun", "ended", "replaced", "since")
+        early = max(former.early, self.early)
+        if former.early[2:] == (0,) and early[2:3] == (0,):  # One transaction, whose first event the file did not know.
+            early = (former.early[0], *early[1:])
         return self._replace(
             **{name: max(getattr(former, name), getattr(self, name)) for name in highest},
+            early=early,
             max_commit_time=latest_commit_time((former, self)),
             columns=tuple(sorted({*former.columns, *self.columns})),
             signalled=tuple(sorted({*former.signalled, *self.signalled})[-SIGNALLED:]),

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.effort import choose
@@ -58,6 +58,8 @@ def test_the_rows_are_those_of_the_source(monkeypatch: pytest.MonkeyPatch, seed:
 
 @settings(max_examples=choose(15, 200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
+@example(seed=62)  # The first event of an open transaction was in another file than its last one.
+@example(seed=237)
 def test_several_partitions_have_the_rows_of_the_source_or_stop_by_name(seed: int) -> None:
     """Partitions land in any order. A new snapshot that removes rows of all of them may then be undecidable."""
     rnd = Random(seed)
@@ -74,7 +76,8 @@ def test_several_partitions_have_the_rows_of_the_source_or_stop_by_name(seed: in
             if rnd.random() < 0.1:
                 take(pipeline)
         code = take(pipeline).error_code
-        assert code == "TABLE_EVENT" or (code is None and rows_of(pipeline) == source.rows), seed
+        is_right = source.begins_unsaid or rows_of(pipeline) == source.rows
+        assert code == "TABLE_EVENT" or (code is None and is_right), seed
 
 
 def test_one_snapshot_in_several_partitions_never_stops(tmp_path: Path) -> None:
