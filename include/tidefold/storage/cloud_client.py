@@ -335,8 +335,8 @@ class CloudBucket:
         """Returns the error for credentials or a region that the service does not take; None: it is another one."""
         code, service = code_of(error), self._service
         if code == _WRONG_REGION:
-            said = match[1].replace("&#34;", '"') if (match := _MESSAGE.search(str(error))) else code
-            return StoreWrongError("STORE_DENIED", f"{service.name} refuses: {said}.", hint="Set AWS_REGION.")
+            words = match[1].replace("&#34;", '"') if (match := _MESSAGE.search(str(error))) else code
+            return StoreWrongError("STORE_DENIED", f"{service.name} refuses: {words}.", hint="Set AWS_REGION.")
         if code in UNKNOWN_KEY or code == _WRONG_SECRET:
             secret = f"The secret key is wrong: it does not belong to the access key id ({code})."
             message = secret if code == _WRONG_SECRET else f"{service.name} does not know the access key id."

@@ -97,8 +97,8 @@ def describe_ingest(pipeline: Pipeline, accounted: Accounted) -> Outcome:
     refused = not accounted.completed and has_only_refused(accounted.state, [a.landed for a in accounted.arrivals])
     feed = accounted.listed.feed
     files = count_noun(details.files, "version" if feed and feed.format.startswith("delta") else "file")
-    told = _describe_extracts(details) if details.extracts else f"{files}: {', '.join(parts)}"
-    message = f"{'refused' if refused else 'took'} {told}"
+    summary = _describe_extracts(details) if details.extracts else f"{files}: {', '.join(parts)}"
+    message = f"{'refused' if refused else 'took'} {summary}"
     status = Status.REFUSED if refused else Status.TAKEN
     return _with_problem(Outcome(accounted.log, status, message, details=details), pipeline, accounted)
 
@@ -145,10 +145,10 @@ def join_outcomes(first: Outcome, further: Outcome, types: Mapping[str, str]) ->
         unchanged=_add(before.unchanged, after.unchanged),
         missing=_add(before.missing, after.missing),
     )
-    told = [f"took {_describe_extracts(one)}" for one in (before, after, details) if one.extracts]
-    if len(told) == 3 and first.message.startswith(told[0]) and further.message.startswith(told[1]) and not types:
-        remarks = first.message.removeprefix(told[0]), further.message.removeprefix(told[1])
-        message = f"{told[2]}{''.join(dict.fromkeys(remarks))}"
+    sums = [f"took {_describe_extracts(one)}" for one in (before, after, details) if one.extracts]
+    if len(sums) == 3 and first.message.startswith(sums[0]) and further.message.startswith(sums[1]) and not types:
+        remarks = first.message.removeprefix(sums[0]), further.message.removeprefix(sums[1])
+        message = f"{sums[2]}{''.join(dict.fromkeys(remarks))}"
     return replace(further, message=message, details=details)
 
 
