@@ -340,7 +340,7 @@ class CloudBucket:
         if code in UNKNOWN_KEY or code == _WRONG_SECRET:
             secret = f"The secret key is wrong: it does not belong to the access key id ({code})."
             message = secret if code == _WRONG_SECRET else f"{service.name} does not know the access key id."
-            return StoreWrongError("STORE_DENIED", message, hint=service.login)
+            return StoreWrongError("STORE_DENIED", message, hint=f"Check the credentials. {service.login}")
         if was_sent(error) or isinstance(error, InvalidPathError):
             return None
         return StoreWrongError("STORE_CREDENTIALS", f"There are no credentials for {service.name}.", hint=service.login)
