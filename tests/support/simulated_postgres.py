@@ -38,7 +38,8 @@ class Place:
 class SimulatedPostgres:
     """rows: those that are committed. topic: for each partition, what the connector has sent.
 
-    begins_unsaid: a partition begins with a change whose commit is none, which nothing shows (decision 0068, "Limit").
+    newest: the position of the newest snapshot that replaces rows; 0: there was only one.
+    begins_unsaid: a partition begins with an event below it whose commit is none, which nothing shows (decision 0068).
     """
 
     def __init__(self, rnd: Random, partitions: int = 1) -> None:
@@ -47,7 +48,7 @@ class SimulatedPostgres:
         self.open: list[Transaction] = []
         self.done: list[Transaction] = []
         self.topic: list[list[dict[str, Any]]] = [[] for _ in range(partitions)]
-        self.begins_unsaid = False
+        self.newest, self.begins_unsaid = -1, False
         self.at: Place | None = None
         self.stored: Place | None = None
 
@@ -87,6 +88,7 @@ class SimulatedPostgres:
             self.position += 10
             self._end(Transaction([(self.position, 9, 1)]))
         marked = sorted(self.rows.items())
+        self.newest = self.position if self.newest >= 0 else 0
         for number, (key, value) in enumerate(marked):
             if number == rows:
                 self.at = self.stored = None
@@ -102,7 +104,8 @@ class SimulatedPostgres:
             one = self.done[self.at.transaction]
             rest = [event for event in one.events if self.at.event is None or event[0] > self.at.event]
             for position, key, value in rest[:events]:
-                self.begins_unsaid |= self.at.is_said and not self.topic[key % self.partitions]
+                is_first = not self.topic[key % self.partitions]
+                self.begins_unsaid |= is_first and self.at.is_said and position < self.newest
                 self._send("d" if value is None else "u", key, value, self.at.commit, position, one.time)
                 self.at.event = position
                 if self.rnd.random() < 0.4:
