@@ -21,7 +21,11 @@ def main() -> None:
     os.set_blocking(write, False)
     signal.set_wakeup_fd(write)
     threading.Thread(target=_end_waits, args=(read,), daemon=True).start()
-    app(prog_name="tidefold")
+    try:
+        app(prog_name="tidefold")
+    except OSError as error:  # Of `--help` and `--version`: a command tells its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(f"error [OUTPUT_LOST] What the command printed could not be written: {error.strerror}.")
 
 
 def _interrupt(*_: Any) -> None:

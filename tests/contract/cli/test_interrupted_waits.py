@@ -125,3 +125,10 @@ def test_a_run_goes_on_when_its_output_goes_nowhere(tmp_path: Path, target: str,
     assert process.returncode == code, told
     assert ("[OUTPUT_LOST]" in told) is bool(code)
     assert (tmp_path / "store/tables/items/_delta_log/00000000000000000000.json").exists()
+
+
+def test_help_that_cannot_be_written_is_told_in_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "tidefold.cli", "--version"], stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"[OUTPUT_LOST]" in done.stderr
