@@ -23,7 +23,7 @@ from tidefold.sources.landing.listing import LandedFile, open_landed
 from tidefold.sources.landing.plan import newest_files, plan_files
 from tidefold.sources.landing.problems import FileProblem
 from tidefold.sources.quarantine.writer import FirstRefusal
-from tidefold.storage import open_store
+from tidefold.storage import Store, open_store
 
 # More of a file, the files of more logs, or more files of a log would take too long.
 _MOST_BYTES, _MOST_LOGS, _MOST_FILES = 1 << 20, 100, 20
@@ -50,16 +50,17 @@ def find_misfits(config: Config, *, local: bool = False) -> list[LandedMisfit]:
     local: only folders of this machine. A store elsewhere is not asked, and its logs count as new.
     """
     logs = [log for log in config.logs.values() if log.landing and not (local and "://" in log.landing)]
-    asks = not (local and "://" in config.store.removeprefix("file://"))
-    return [misfit for log in logs[:_MOST_LOGS] for misfit in _try_log(log, _find_state(config, log, asks=asks))]
+    store = None
+    if not (local and "://" in config.store.removeprefix("file://")):
+        with suppress(TidefoldError):  # The check `store` reports it.
+            store = open_store(config.store, config.path.parent)
+    return [misfit for log in logs[:_MOST_LOGS] for misfit in _try_log(log, _find_state(store, log))]
 
 
-def _find_state(config: Config, log: LogConfig, *, asks: bool) -> LogState:
-    if asks:
+def _find_state(store: Store | None, log: LogConfig) -> LogState:
+    if store:
         with suppress(TidefoldError):  # The check `ingest` reports a ledger that cannot be read.
-            return replace(
-                Ledger(open_store(config.store, config.path.parent), log.id).peek(log.shape), shape=log.shape
-            )
+            return replace(Ledger(store, log.id).peek(log.shape), shape=log.shape)
     return LogState(log.id, log.shape)
 
 

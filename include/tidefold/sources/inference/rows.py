@@ -187,7 +187,7 @@ def _choose(feed: SampledFeed) -> _Candidates:
     extract = None if op else _find_extract(feed, key)
     feed = replace(feed, ordered=feed.ordered or extract is not None)
     formats = feed.options.get("timestamp_formats", ())
-    rising = [c.name for c in columns if roles.never_falls(c, parts, formats)]
+    rising = [c.name for c in columns if not feed.ordered and roles.never_falls(c, parts, formats)]
     ties = {} if feed.ordered else roles.find_orders(columns, feed.rows, key, rising)
     files = _read_files(feed, columns, keys)
     orders = roles.add_files(columns, ties, files) if files else [*ties]
