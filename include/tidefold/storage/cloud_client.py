@@ -346,7 +346,7 @@ class CloudBucket:
         return StoreWrongError("STORE_CREDENTIALS", f"There are no credentials for {service.name}.", hint=service.login)
 
     def _find_foreign(self, error: Exception) -> StoreWrongError | None:
-        """Returns the error for a server that is none of the service; None: it may be one, or has proved it."""
+        """Returns the error if another kind of server answered; None: it is the service, or may be."""
         return None if code_of(error) or not was_sent(error) else find_foreign(str(error), self._address)
 
     def _make_missing(self) -> StorageError:

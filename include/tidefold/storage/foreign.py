@@ -25,9 +25,9 @@ _SECONDS = 3.0
 
 
 def find_foreign(text: str, address: CloudAddress) -> StoreWrongError | None:
-    """Returns the error for a server that is none of S3, or that needs another scheme; None: it may be the right one.
+    """Returns the error if the server does not speak S3, or needs another scheme; None: it may be an S3 server.
 
-    text: of an error that has no code of S3.
+    text: of an error without an error code of S3.
     """
     access = address.access
     if not isinstance(access, S3Endpoint) or not access.url:

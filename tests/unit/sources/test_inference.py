@@ -198,6 +198,14 @@ def long(*names: str) -> list[ProposedColumn]:
 LIVES = [(nr, code) for code in "NAAL" for nr in (1, 2)] + [(1, "N"), (3, "N"), (4, "N")]
 
 
+@pytest.mark.parametrize(
+    "words", [("neu", "Änderung", "Löschung"), ("ajout", "modification", "suppression"), ("alta", "baja")]
+)
+def test_words_of_other_languages_are_asked_for(words: tuple[str, ...]) -> None:
+    [op] = find_ops(["nr", "art"], rows(nr=[*range(len(words))], art=[*words]))
+    assert (op.column, op.sure, op.delete[0], set(words[:-1]) <= {*op.upsert}) == ("art", False, words[-1], True)
+
+
 def test_codes_of_any_language_are_asked_for_where_the_rows_of_keys_begin_and_end_with_them() -> None:
     """Fault: `vorgang` with N, A and L was data, and every deleted order stayed a row."""
     found = rows(nr=[nr for nr, _ in LIVES], vorgang=[code for _, code in LIVES], seq=[*range(11)])

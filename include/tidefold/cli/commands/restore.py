@@ -61,9 +61,8 @@ def restore(
 
     tidefold reads each file from the local copy. If there is none, it reads the store; if that fails, it rebuilds the
     file from an older snapshot and the log. The checksum must match, and the outcome names the source of each file.
-    --dry-run prints what it would read and write, and changes nothing; --limit also lists files. --set with --version
-    restores all tables of a set at one point; one confirm publishes them together. tidefold move export writes the rows
-    as a separate Delta table instead.
+    --dry-run prints what it would read and write; --limit also lists files. --set with --version restores all tables of
+    a set at one point; one confirm publishes them together. tidefold move export writes the rows as another table.
 
     Example: tidefold restore accounts 12 --log-position stay
 
